@@ -1,0 +1,116 @@
+"""Perdure: a durable job runner for LLM agents.
+
+The public names are loaded on first use, so that ``import perdure`` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perdure.engine import Engine
+    from perdure.model.errors import (
+        CallAbandoned,
+        CallChallenged,
+        CallDenied,
+        CallError,
+        CallFailed,
+        DeadlineExceeded,
+        DedupeConflict,
+        LeaseHeld,
+        NoActiveRun,
+        NotFound,
+        PerdureError,
+        PolicyError,
+        RunSuspended,
+        SpecError,
+        SpecMismatch,
+        StoreError,
+        UsageError,
+        VerdictRefused,
+    )
+    from perdure.model.run import Outcome
+    from perdure.ports.tool import CallContext, Probe, ToolFailed, current_call, tool, wrap
+    from perdure.quick import arun, open, run
+    from perdure.runtime.faces import AsyncRun, Run
+    from perdure.runtime.life import Tuning
+
+_HOME = {
+    "perdure.engine": ("Engine",),
+    "perdure.model.errors": (
+        "CallAbandoned",
+        "CallChallenged",
+        "CallDenied",
+        "CallError",
+        "CallFailed",
+        "DeadlineExceeded",
+        "DedupeConflict",
+        "LeaseHeld",
+        "NoActiveRun",
+        "NotFound",
+        "PerdureError",
+        "PolicyError",
+        "RunSuspended",
+        "SpecError",
+        "SpecMismatch",
+        "StoreError",
+        "UsageError",
+        "VerdictRefused",
+    ),
+    "perdure.model.run": ("Outcome",),
+    "perdure.ports.tool": ("CallContext", "Probe", "ToolFailed", "current_call", "tool", "wrap"),
+    "perdure.quick": ("arun", "open", "run"),
+    "perdure.runtime.faces": ("AsyncRun", "Run"),
+    "perdure.runtime.life": ("Tuning",),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__version__ = "0.1.0"
+__all__ = [  # noqa: RUF022 - grouped by what they are for
+    "run",
+    "arun",
+    "open",
+    "Engine",
+    "Outcome",
+    "Run",
+    "AsyncRun",
+    "Tuning",
+    "tool",
+    "wrap",
+    "current_call",
+    "CallContext",
+    "Probe",
+    "ToolFailed",
+    "PerdureError",
+    "CallError",
+    "CallFailed",
+    "CallDenied",
+    "CallChallenged",
+    "CallAbandoned",
+    "DedupeConflict",
+    "NoActiveRun",
+    "SpecMismatch",
+    "SpecError",
+    "DeadlineExceeded",
+    "PolicyError",
+    "StoreError",
+    "NotFound",
+    "LeaseHeld",
+    "VerdictRefused",
+    "UsageError",
+    "RunSuspended",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'perdure' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

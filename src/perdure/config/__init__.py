@@ -1,0 +1,1 @@
+"""Files and settings from outside: job files, policy files, flags and environment."""

@@ -1,0 +1,70 @@
+"""A checked job, whoever wrote it down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from perdure.model.run import RunSpec
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A checked job.
+
+    Args:
+        agent_kind: what kind of program the agent is; ``python`` in this version.
+        agent_target: ``module:function`` or ``file.py:function``, looked for in ``folder``.
+        resume: ``reentry`` (from the top, meeting receipts) or ``session``.
+        tools: importable modules whose tools are registered.
+        policies: overlay files, already relative to the working directory.
+        deadline: ISO-8601 UTC with microseconds, or None.
+        path: the job file, or the Python file of a bare target.
+    """
+
+    name: str
+    agent_kind: str
+    agent_target: str
+    path: Path
+    resume: str = "reentry"
+    objective: str = ""
+    tools: tuple[str, ...] = ()
+    policies: tuple[Path, ...] = ()
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    constraints: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    budgets: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    deadline: str | None = None
+    stop_conditions: tuple[Any, ...] = ()
+    escalation: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    artifacts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def folder(self) -> Path:
+        """The folder that agent and tools are imported from."""
+        return self.path.parent
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The run specification as the JSON document that is stored and hashed."""
+        return self.run_spec().as_document()
+
+    def run_spec(self) -> RunSpec:
+        """Return the immutable specification of a run of this job."""
+        return RunSpec(
+            name=self.name,
+            agent=self.agent_target,
+            inputs=self.inputs,
+            objective=self.objective,
+            constraints=self.constraints,
+            budgets=self.budgets,
+            deadline=self.deadline,
+            stop_conditions=self.stop_conditions,
+            escalation=self.escalation,
+            artifacts=self.artifacts,
+        )
+
+    def with_inputs(self, given: Mapping[str, Any]) -> JobFile:
+        """Return the job with some inputs added or replaced."""
+        return replace(self, inputs={**self.inputs, **given})

@@ -1,0 +1,253 @@
+"""What a job file may look like, and everything that can be wrong with one (document 000 §6)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, StrictInt
+
+from perdure.config.checked import Edge, NonEmpty, as_list, as_mapping, check, unknown_key
+from perdure.config.job import JobFile
+from perdure.config.source import Document, Loc, Problem, SourceError, load_document
+from perdure.model.errors import SpecError
+from perdure.ports.clock import format_time
+
+AGENT_KINDS = ("python",)
+LATER_AGENT_KINDS = frozenset({"claude", "pydantic_ai", "openai_agents", "langgraph", "command"})
+_LONGEST_NAME = 200
+
+
+# --- what the file may look like -------------------------------------------------------------------
+
+
+def _number(value: object) -> float | int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError("must be a number greater than 0")
+    return value
+
+
+def _name(value: str) -> str:
+    if len(value) > _LONGEST_NAME or not value.isprintable() or value != value.strip():
+        raise ValueError(f"must be one line of at most {_LONGEST_NAME} visible characters")
+    return value
+
+
+def _module(value: str) -> str:
+    if value.endswith(".py") or not all(part.isidentifier() for part in value.split(".")):
+        hint = f"; write {value[:-3]}" if value.endswith(".py") else ""
+        raise ValueError(f"{value!r} is no importable module name{hint}")
+    return value
+
+
+def _relative(value: str) -> str:
+    path = PurePosixPath(value)
+    if path.is_absolute() or ".." in path.parts or "\\" in value or "\0" in value or not path.parts:
+        raise ValueError(f"{value!r} must be a path inside the workspace")
+    return value
+
+
+def _moment(value: object) -> str:
+    try:
+        timed = isinstance(value, str) and len(value) > len("2026-12-01")
+        moment = datetime.fromisoformat(str(value)) if timed else None
+        if moment is not None and moment.tzinfo is not None:
+            return format_time(moment)
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(f"{value!r} is no absolute time with a zone, such as 2026-12-01T09:00:00Z")
+
+
+def _agent_target(value: str) -> str:
+    head, colon, function = value.rpartition(":")
+    module = head.removesuffix(".py")
+    names = PurePosixPath(module).parts if head.endswith(".py") else module.split(".")
+    if not colon or not function.isidentifier() or not names or not names[-1].isidentifier():
+        raise ValueError(f"{value!r} is neither module:function nor file.py:function")
+    return value
+
+
+Count = Annotated[StrictInt, Field(ge=1)]
+Positive = Annotated[float | int, BeforeValidator(_number)]
+InWorkspace = Annotated[NonEmpty, AfterValidator(_relative)]
+
+
+class AgentModel(Edge):
+    """``agent``."""
+
+    python: Annotated[NonEmpty, AfterValidator(_agent_target)]
+    resume: Literal["reentry", "session"] = "reentry"
+
+
+class ConstraintsModel(Edge):
+    """``constraints`` (R035)."""
+
+    must_cite_sources: StrictBool | None = None
+    no_duplicate_external_actions: StrictBool | None = None
+    allowed_domains: list[NonEmpty] | None = None
+    forbidden_actions: list[NonEmpty] | None = None
+
+
+class BudgetsModel(Edge):
+    """``budgets`` (R036 to R040)."""
+
+    max_wallclock_minutes: Positive | None = None
+    max_steps: Count | None = None
+    max_tool_calls: Count | None = None
+    max_retries_per_tool_call: Count | None = None
+    max_same_error_repeats: Count | None = None
+
+
+class EscalationModel(Edge):
+    """``escalation`` (R042)."""
+
+    ask_human_on_ambiguous_recipient: StrictBool | None = None
+    ask_human_on_auth_failure: StrictBool | None = None
+    ask_human_on_repeated_failures: StrictBool | None = None
+
+
+class ArtifactsModel(Edge):
+    """``artifacts`` (R043)."""
+
+    workspace_dir: NonEmpty | None = None
+    expected_outputs: list[InWorkspace] | None = None
+
+
+class ArtifactCondition(Edge):
+    """A stop condition: the file exists and its hash is recorded."""
+
+    artifact: InWorkspace
+
+
+class EffectCondition(Edge):
+    """A stop condition: the tool succeeded exactly so many times."""
+
+    effect: NonEmpty
+    times: Count = 1
+
+
+class JobModel(Edge):
+    """The top level of a job file; each section is checked on its own and says all that is wrong with it."""
+
+    name: Annotated[NonEmpty, AfterValidator(_name)]
+    objective: Annotated[str, Field(strict=True)] = ""
+    agent: Any
+    tools: list[Annotated[NonEmpty, AfterValidator(_module)]] = []  # noqa: RUF012 (pydantic copies defaults)
+    policies: list[NonEmpty] = []  # noqa: RUF012
+    inputs: dict[NonEmpty, Any] = {}  # noqa: RUF012
+    constraints: Any = None
+    budgets: Any = None
+    deadline: Annotated[str, BeforeValidator(_moment)] | None = None
+    stop_conditions: list[Any] = []  # noqa: RUF012
+    escalation: Any = None
+    artifacts: Any = None
+
+
+_SECTIONS: Mapping[str, type[BaseModel]] = {
+    "constraints": ConstraintsModel,
+    "budgets": BudgetsModel,
+    "escalation": EscalationModel,
+    "artifacts": ArtifactsModel,
+}
+
+# --- reading ---------------------------------------------------------------------------------------
+
+
+def read_job(path: Path) -> JobFile:
+    """Read and check a job file; see ``job_file.load_job``."""
+    try:
+        document = load_document(path)
+    except SourceError as error:
+        raise _refused(error.problems) from None
+    raw = as_mapping(document.value)
+    if raw is None:
+        raise _refused([document.problem((), "a job file is a mapping with at least name and agent")])
+    model, problems = check(JobModel, raw, document, ())
+    agent = _agent(raw.get("agent"), document, problems)
+    sections = {key: _section(key, raw, document, problems) for key in _SECTIONS}
+    stops = tuple(_stop_conditions(as_list(raw.get("stop_conditions")) or [], document, problems))
+    policies = tuple(_policies(as_list(raw.get("policies")) or [], path, document, problems))
+    if model is None or agent is None or problems:
+        raise _refused(problems)
+    return JobFile(
+        name=model.name,
+        agent_kind="python",
+        agent_target=agent.python,
+        path=path,
+        resume=agent.resume,
+        objective=model.objective,
+        tools=tuple(model.tools),
+        policies=policies,
+        inputs=model.inputs,
+        deadline=model.deadline,
+        stop_conditions=stops,
+        **sections,
+    )
+
+
+def _refused(problems: Iterable[Problem]) -> SpecError:
+    return SpecError([str(problem) for problem in sorted(problems)])
+
+
+def _agent(raw: object, document: Document, problems: list[Problem]) -> AgentModel | None:
+    here: Loc = ("agent",)
+    if raw is None:
+        return None  # said already: missing, or without a value
+    given = as_mapping(raw)
+    if given is None:
+        problems.append(document.problem(here, 'agent is a mapping, such as {python: "report:main"}'))
+        return None
+    later = [kind for kind in given if kind in LATER_AGENT_KINDS]
+    for kind in later:
+        text = f"agent kind {kind!r} is not in this version; it has: {', '.join(AGENT_KINDS)}"
+        problems.append(document.problem((*here, kind), text, key=True))
+    if later:
+        return None
+    agent, found = check(AgentModel, given, document, here)
+    problems += found
+    return agent
+
+
+def _section(key: str, raw: Mapping[str, Any], document: Document, problems: list[Problem]) -> dict[str, Any]:
+    if raw.get(key) is None:
+        return {}
+    given = as_mapping(raw[key])
+    if given is None:
+        problems.append(document.problem((key,), f"{key} must be a mapping"))
+        return {}
+    model, found = check(_SECTIONS[key], given, document, (key,))
+    problems += found
+    return {} if model is None else model.model_dump(exclude_unset=True)
+
+
+def _stop_conditions(listed: list[Any], document: Document, problems: list[Problem]) -> Iterator[Any]:
+    for i, condition in enumerate(listed):
+        here: Loc = ("stop_conditions", i)
+        given = as_mapping(condition)
+        if isinstance(condition, str) and condition.strip():
+            yield condition
+        elif given is None or not {"artifact", "effect"} & set(given):
+            text = "a stop condition is a name, {artifact: FILE} or {effect: TOOL, times: N}"
+            unknown = [key for key in given or () if key != "times"]
+            hint = f"; {unknown_key(unknown[0], ('artifact', 'effect'))}" if unknown else ""
+            problems.append(document.problem(here, text + hint))
+        else:
+            model, found = check(
+                ArtifactCondition if "artifact" in given else EffectCondition, given, document, here
+            )
+            problems += found
+            if model is not None:
+                yield model.model_dump()
+
+
+def _policies(listed: list[Any], path: Path, document: Document, problems: list[Problem]) -> Iterator[Path]:
+    for i, entry in enumerate(listed):
+        if not isinstance(entry, str) or not entry:
+            continue  # said already
+        overlay = path.parent / entry
+        if "\0" in entry or not overlay.is_file():
+            problems.append(document.problem(("policies", i), f"policies.{i}: no such file: {entry}"))
+        yield overlay

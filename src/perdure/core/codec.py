@@ -1,0 +1,182 @@
+"""Values as the ledger keeps them: JSON, with tags for what JSON cannot say.
+
+A tagged value is an object with one key that begins with ``$``. ``encode`` keeps the type (tuple, set, bytes, …) so that
+``decode`` gives back what went in; ``canonical`` is for identity only and treats a tuple as a list.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, get_args, get_origin
+
+import rfc8785
+
+SAFE_INT = 2**53
+_PLAIN = (str, bool, type(None))
+
+
+class Unstorable(ValueError):
+    """A value has no JSON form; the message names where it stands."""
+
+
+def to_tagged(value: Any, *, exact: bool = True, at: str = "value") -> Any:
+    """Return ``value`` as plain JSON data with tags.
+
+    Args:
+        value: anything of the supported types, nested.
+        exact: keep tuples apart from lists and integral floats apart from integers in a way that decodes.
+        at: where the value stands, for the error.
+
+    Raises:
+        Unstorable: some part has no form.
+    """
+    if isinstance(value, _PLAIN):
+        return _text(value, at) if isinstance(value, str) else value
+    if isinstance(value, int):
+        return int(value) if -SAFE_INT < value < SAFE_INT else {"$int": str(int(value))}
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, Mapping):
+        return _mapping(value, exact, at)
+    if isinstance(value, list):
+        return [to_tagged(item, exact=exact, at=f"{at}[{i}]") for i, item in enumerate(value)]
+    if isinstance(value, tuple):
+        items = [to_tagged(item, exact=exact, at=f"{at}[{i}]") for i, item in enumerate(value)]
+        return {"$tuple": items} if exact else items
+    return _rare(value, exact, at)
+
+
+def _text(value: str, at: str) -> str:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise Unstorable(f"{at} holds a lone surrogate, which is no text") from None
+    return str(value)
+
+
+def _float(value: float) -> Any:
+    if math.isnan(value) or math.isinf(value):
+        return {"$float": repr(value)}
+    return {"$float": repr(value)} if value.is_integer() else float(value)
+
+
+def _mapping(value: Mapping[Any, Any], exact: bool, at: str) -> Any:
+    plain = all(isinstance(key, str) for key in value)
+    if plain and not (len(value) == 1 and next(iter(value)).startswith("$")):
+        return {_text(key, at): to_tagged(item, exact=exact, at=f"{at}.{key}") for key, item in value.items()}
+    pairs = [
+        [to_tagged(key, exact=exact, at=f"{at} key"), to_tagged(item, exact=exact, at=f"{at}[{key!r}]")]
+        for key, item in value.items()
+    ]
+    return {"$map": pairs if exact else sorted(pairs, key=lambda pair: json.dumps(pair[0], sort_keys=True))}
+
+
+def _rare(value: Any, exact: bool, at: str) -> Any:
+    if isinstance(value, (bytes, bytearray)):
+        return {"$bytes": base64.b64encode(bytes(value)).decode("ascii")}
+    if isinstance(value, Decimal):
+        return {"$decimal": str(value)}
+    if isinstance(value, (datetime, date, time)):
+        return {"$" + type(value).__name__: value.isoformat()}
+    if isinstance(value, timedelta):
+        return {"$timedelta": [value.days, value.seconds, value.microseconds]}
+    if isinstance(value, (set, frozenset)):
+        items = [to_tagged(item, exact=exact, at=at) for item in value]
+        return {"$" + type(value).__name__: sorted(items, key=lambda item: json.dumps(item, sort_keys=True))}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return to_tagged(fields, exact=exact, at=at)
+    if hasattr(value, "model_dump") and hasattr(type(value), "model_validate"):
+        return to_tagged(value.model_dump(), exact=exact, at=at)
+    raise Unstorable(f"{at} is a {type(value).__name__}, which has no JSON form")
+
+
+_DECODERS: dict[str, Any] = {
+    "$int": int,
+    "$float": float,
+    "$bytes": lambda text: base64.b64decode(text),
+    "$decimal": Decimal,
+    "$datetime": datetime.fromisoformat,
+    "$date": date.fromisoformat,
+    "$time": time.fromisoformat,
+    "$timedelta": lambda parts: timedelta(*parts),
+    "$tuple": lambda items: tuple(from_tagged(item) for item in items),
+    "$set": lambda items: {from_tagged(item) for item in items},
+    "$frozenset": lambda items: frozenset(from_tagged(item) for item in items),
+    "$map": lambda pairs: {from_tagged(key): from_tagged(item) for key, item in pairs},
+    "$repr": lambda text: text,
+}
+
+
+def from_tagged(data: Any) -> Any:
+    """Return the value that ``to_tagged`` was given; dataclasses and models come back as plain dicts."""
+    if isinstance(data, list):
+        return [from_tagged(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    if len(data) == 1:
+        key, inner = next(iter(data.items()))
+        decoder = _DECODERS.get(key)
+        if decoder is not None:
+            return decoder(inner)
+    return {key: from_tagged(item) for key, item in data.items()}
+
+
+def encode(value: Any, *, at: str = "value") -> str:
+    """Return ``value`` as tagged JSON text; raises ``Unstorable``."""
+    return json.dumps(to_tagged(value, at=at), ensure_ascii=False, separators=(",", ":"))
+
+
+def encode_or_repr(value: Any) -> tuple[str, bool]:
+    """Return tagged JSON text of ``value``, or of its ``repr`` with ``False`` where it has no JSON form (design §5)."""
+    try:
+        return encode(value), True
+    except (Unstorable, ValueError, RecursionError):
+        text = repr(value).encode("utf-8", "replace").decode("utf-8")
+        return json.dumps({"$repr": text}, ensure_ascii=False), False
+
+
+def decode(text: str) -> Any:
+    """Return the value of tagged JSON text."""
+    return from_tagged(json.loads(text))
+
+
+def shape(value: Any, annotation: Any) -> Any:
+    """Give a decoded dict the dataclass or pydantic model that ``annotation`` names; anything else is left as it is."""
+    if get_origin(annotation) in (list, tuple) and isinstance(value, list | tuple) and get_args(annotation):
+        inner = get_args(annotation)[0]
+        return type(value)(shape(item, inner) for item in value)
+    if not isinstance(annotation, type) or not isinstance(value, dict):
+        return value
+    if dataclasses.is_dataclass(annotation):
+        hints = {f.name: f.type for f in dataclasses.fields(annotation)}
+        return annotation(**{name: shape(item, hints.get(name)) for name, item in value.items()})
+    if hasattr(annotation, "model_validate"):
+        return annotation.model_validate(value)
+    return value
+
+
+def canonical(value: Any) -> bytes:
+    """Return the RFC 8785 form of ``value``: equal bytes mean equal arguments.
+
+    Raises:
+        Unstorable: some part has no JSON form.
+    """
+    tagged = to_tagged(value, exact=False, at="argument")
+    return rfc8785.dumps(tagged)
+
+
+def sha256_hex(*parts: bytes) -> str:
+    """Return the SHA-256 of the parts, each preceded by its length so that no two lists collide."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.hexdigest()

@@ -1,0 +1,433 @@
+"""The composition root and the public library: opens a ledger, runs jobs, answers questions."""
+
+from __future__ import annotations
+
+import getpass
+import inspect
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from perdure.config.job_file import JobFile, load_job
+from perdure.config.policy_file import load_policy
+from perdure.config.settings import database_of
+from perdure.core.codec import Unstorable, canonical, from_tagged, sha256_hex, to_tagged
+from perdure.model.errors import NotFound, SpecError, SpecMismatch, UsageError
+from perdure.model.policy import Policy
+from perdure.model.run import Outcome, RunRow, RunSpec, Waiting
+from perdure.model.toolcall import CallRow
+from perdure.ports.clock import Clock, SystemClock
+from perdure.ports.tool import Tool
+from perdure.runtime import report, verdicts
+from perdure.runtime.agent import LoadedFar, describe, load_agent, loading
+from perdure.runtime.claim import kill_owner
+from perdure.runtime.crashpoints import Knobs
+from perdure.runtime.heartbeat import Heartbeat
+from perdure.runtime.lease import mark_children, this_process
+from perdure.runtime.ledger import Ledger
+from perdure.runtime.life import Surroundings, Tuning
+from perdure.runtime.registry import Registry, tools_of_module
+from perdure.runtime.runner import Job, Runner
+from perdure.runtime.verdicts import Verdict
+from perdure.store.open import open_store
+from perdure.store.sql_store import SqlStore
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
+AnyTool = Tool[Any, Any]
+Main = Callable[..., Any]
+
+
+class Engine:
+    """One open ledger with its tools and policies; use it with ``with``.
+
+    Args:
+        url: ``sqlite:///PATH``.
+        tools: registered for every run, beside those that the agent's module shows.
+        policies: overlay files, in the order of loading.
+        state_dir: where workspaces are; the ledger's folder when left out.
+        tuning, clock: for tests and special needs.
+        environ: where the crash knobs are read from.
+        command_flags: what printed commands need to reach this ledger.
+
+    Raises:
+        StoreError: the ledger cannot be used safely.
+        PolicyError: a policy file has errors; all of them are in it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tools: Iterable[AnyTool] = (),
+        policies: Iterable[str | Path] = (),
+        state_dir: str | Path | None = None,
+        tuning: Tuning | None = None,
+        clock: Clock | None = None,
+        environ: Mapping[str, str] | None = None,
+        command_flags: str = "",
+    ) -> None:
+        knobs = Knobs(os.environ if environ is None else environ)
+        self._policy_paths = [Path(path) for path in policies]
+        policy = load_policy(self._policy_paths)
+        clock = clock or SystemClock()
+        owner = this_process()
+        mark_children(owner)
+        store = open_store(url, clock, crash_point=knobs.crash_point)
+        ledger = Ledger(store, crash_point=knobs.crash_point)
+        database = database_of(url)
+        self.state_dir = Path(state_dir) if state_dir is not None else Path(database).parent
+        self._registry = Registry(tools)
+        self._flags = command_flags
+        self._ledger = ledger
+        ledger_id = ledger.read(lambda s: s.meta("ledger_id"))
+        self._around = Surroundings(
+            ledger=ledger,
+            ledger_id=ledger_id or "",
+            clock=clock,
+            policy=policy,
+            knobs=knobs,
+            owner=owner,
+            tuning=tuning or Tuning(),
+        )
+        self._heartbeat = Heartbeat()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Commit what waits and close the ledger."""
+        self._heartbeat.stop()
+        self._ledger.close()
+
+    @property
+    def policy(self) -> Policy:
+        """The rules in force."""
+        return self._around.policy
+
+    # --- running -------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        job: JobFile | Main | str | Path,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        wait: bool = False,
+    ) -> Outcome:
+        """Start a job, or go on with the run that has this id.
+
+        Args:
+            job: a job file or its path, or a function ``main(run)``, sync or async.
+            inputs: what ``run.inputs`` returns; added to those of a job file.
+            run_id: the same id again attaches or resumes; a fresh one is made when left out.
+            wait: stay and wait for people's answers.
+
+        Raises:
+            SpecMismatch: the id is taken by another specification.
+            LeaseHeld: another living process owns the run.
+        """
+        prepared = self._prepare(job, inputs, run_id, wait)
+        return self._drive(prepared)
+
+    async def arun(
+        self,
+        job: JobFile | Main | str | Path,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        wait: bool = False,
+    ) -> Outcome:
+        """Do what ``run`` does inside a running event loop; arguments and errors are the same."""
+        return await self._adrive(self._prepare(job, inputs, run_id, wait))
+
+    def resume(
+        self,
+        run_id: str,
+        *,
+        main: Main | None = None,
+        wait: bool = False,
+        kill: bool = False,
+    ) -> Outcome:
+        """Settle what was started and go on with a run; a failed one reopens the call that ended it.
+
+        Args:
+            run_id: the run, or a unique prefix, or ``@last``.
+            main: the agent's function; loaded from where the run was started when left out.
+            wait: stay and wait for people's answers.
+            kill: kill the process that owns the run first.
+
+        Raises:
+            NotFound, LeaseHeld, SpecError: it cannot be resumed.
+        """
+        row = self._row(run_id)
+        if kill:
+            self._ledger.read(lambda store: kill_owner(store, row.run_id))
+        return self._drive(self._job_of(row, main, wait, reopen=True))
+
+    async def aresume(self, run_id: str, *, main: Main | None = None, wait: bool = False) -> Outcome:
+        """Do what ``resume`` does inside a running event loop."""
+        return await self._adrive(self._job_of(self._row(run_id), main, wait, reopen=True))
+
+    def _prepare(
+        self, job: JobFile | Main | str | Path, inputs: Mapping[str, Any] | None, run_id: str | None, wait: bool
+    ) -> Job:
+        if loading.get():
+            raise LoadedFar
+        if isinstance(job, str | Path):
+            job = load_job(Path(job))
+        registry = self._registry.copy()
+        if isinstance(job, JobFile):
+            job = job.with_inputs(inputs or {})
+            main, spec, path = self._open_job(job, registry), job.run_spec(), str(job.path.resolve())
+        else:
+            main = job
+            agent, found = describe(main)
+            path = found or ""
+            spec = RunSpec(name=_name_of(agent), agent=agent, inputs=dict(inputs or {}))
+        registry.add_reachable(main)
+        run_id = self._accept(spec, run_id, path or None)
+        document = self._spec_of(self._row(run_id))
+        return Job(run_id, document, main, registry, waits=wait, reopen=False)
+
+    def _open_job(self, job: JobFile, registry: Registry) -> Main:
+        if job.resume != "reentry":
+            raise SpecError([f"{job.path}: agent.resume {job.resume!r} is not in this version; it has: reentry"])
+        main = load_agent(job.agent_target, job.folder.resolve())
+        for module in job.tools:
+            for item in tools_of_module(module):
+                registry.add(item)
+        if job.policies:
+            policy = load_policy([*job.policies, *self._policy_paths])
+            self._around = replace(self._around, policy=policy)
+        return main
+
+    def _accept(self, spec: RunSpec, run_id: str | None, path: str | None) -> str:
+        """Record the run before anything else happens, or find it."""
+        if run_id is not None and not _RUN_ID.match(run_id):
+            raise SpecError([f"run id {run_id!r}: letters, digits, '.', '_' and '-', at most 100"])
+        document = spec.as_document()
+        try:
+            text = json.dumps(to_tagged(document, at="job"), sort_keys=True, ensure_ascii=False)
+            digest = sha256_hex(canonical(document))
+        except Unstorable as problem:
+            raise SpecError([f"inputs: {problem}"]) from None
+        chosen = run_id or "r" + self._around.new_token()
+        now = self._around.clock.now()
+
+        def accept(store: SqlStore) -> None:
+            known = store.runs.get(chosen)
+            if known is None:
+                store.runs.insert(
+                    run_id=chosen,
+                    name=spec.name,
+                    now=now,
+                    entrypoint="cli" if self._flags is not None else "library",
+                    spec=text,
+                    spec_hash=digest,
+                    job_path=path,
+                    workspace=str((self.state_dir / "workspaces" / chosen).absolute()),
+                    deadline_at=spec.deadline,
+                )
+            elif known.spec_hash != digest:
+                raise SpecMismatch(
+                    f"run {chosen} exists with another specification:\n" + _diff(known, document),
+                    next_command=f"perdure resume {chosen}   # goes on with the stored one",
+                )
+
+        self._ledger.run(accept)
+        return chosen
+
+    def _job_of(self, row: RunRow, main: Main | None, wait: bool, *, reopen: bool) -> Job:
+        registry = self._registry.copy()
+        spec = self._spec_of(row)
+        if main is None:
+            main = self._load_main(row, spec, registry)
+        registry.add_reachable(main)
+        return Job(row.run_id, spec, main, registry, waits=wait, reopen=reopen)
+
+    def _load_main(self, row: RunRow, spec: Mapping[str, Any], registry: Registry) -> Main:
+        if row.status.ended and row.status != "failed":
+            return _no_agent
+        if row.job_path is None:
+            raise SpecError([f"run {row.run_id} was started from a function; resume it with engine.resume(main=...)"])
+        path = Path(row.job_path)
+        if path.suffix == ".py":
+            return load_agent(str(spec["agent"]), path.parent)
+        if not path.exists():
+            raise SpecError([f"{path}: the job file of run {row.run_id} is gone; put it back"])
+        return self._open_job(load_job(path), registry)
+
+    def _drive(self, job: Job) -> Outcome:
+        runner = Runner(self._around, self._heartbeat)
+        if inspect.iscoroutinefunction(job.main):
+            import asyncio
+
+            from perdure.runtime.async_runner import run_async
+
+            asyncio.run(run_async(runner, job))
+        else:
+            runner.run(job)
+        return self.outcome(job.run_id)
+
+    async def _adrive(self, job: Job) -> Outcome:
+        from perdure.runtime.async_runner import run_async
+
+        if not inspect.iscoroutinefunction(job.main):
+            raise UsageError("arun needs an async main; use run for a sync one")
+        await run_async(Runner(self._around, self._heartbeat), job)
+        return self.outcome(job.run_id)
+
+    def _spec_of(self, row: RunRow) -> dict[str, Any]:
+        found: dict[str, Any] = from_tagged(json.loads(row.spec_json))
+        return found
+
+    # --- looking -------------------------------------------------------------------------------------------------
+
+    def find_run(self, text: str) -> str:
+        """Return the id of a run given by its id, a unique prefix, or ``@last``.
+
+        Raises:
+            NotFound: none or several match.
+        """
+
+        def find(store: SqlStore) -> str:
+            if text == "@last":
+                last = store.runs.last_id()
+                if last is None:
+                    raise NotFound("there is no run yet", next_command="perdure run JOB")
+                return last
+            if store.runs.get(text) is not None:
+                return text
+            found = store.runs.ids_like(text) if text else []
+            if len(found) != 1:
+                several = f" ({', '.join(found)} …)" if found else ""
+                raise NotFound(f"{'several runs begin' if found else 'no run begins'} with {text!r}{several}")
+            return found[0]
+
+        return self._ledger.read(find)
+
+    def _row(self, text: str) -> RunRow:
+        run_id = self.find_run(text)
+
+        def get(store: SqlStore) -> RunRow:
+            row = store.runs.get(run_id)
+            if row is None:
+                raise NotFound(f"there is no run {run_id!r}")
+            return row
+
+        return self._ledger.read(get)
+
+    def outcome(self, run_id: str) -> Outcome:
+        """Return where a run stands."""
+        return self._ledger.read(lambda store: report.outcome(store, run_id, flags=self._flags))
+
+    def runs(self, *, status: str | None = None, limit: int = 50) -> list[RunRow]:
+        """Return the newest runs first."""
+        return self._ledger.read(lambda store: store.runs.list(status=status, limit=limit))
+
+    def calls(self, run_id: str | None = None, *, limit: int = 1000, inner: bool = False) -> list[dict[str, Any]]:
+        """Return the calls of a run, or of all, as plain dictionaries, oldest first."""
+        chosen = None if run_id is None else self.find_run(run_id)
+        return self._ledger.read(lambda store: report.calls(store, chosen, limit=limit, inner=inner))
+
+    def call(self, tool_call_id: str) -> dict[str, Any]:
+        """Return one call with its request, receipt, evidence and questions.
+
+        Raises:
+            NotFound: there is no such call.
+        """
+        return self._ledger.read(lambda store: report.call(store, tool_call_id, flags=self._flags))
+
+    def inbox(self) -> list[tuple[str, Waiting]]:
+        """Return everything that waits for a person, as (run_id, what), oldest first."""
+
+        def look(store: SqlStore) -> list[tuple[str, Waiting]]:
+            return [(item.run_id, report.waiting(store, item, self._flags)) for item in store.questions.open()]
+
+        return self._ledger.read(look)
+
+    def details(self, run_id: str) -> dict[str, Any]:
+        """Return a run with its lives, steps and artifacts."""
+        chosen = self.find_run(run_id)
+        return self._ledger.read(lambda store: report.details(store, chosen))
+
+    # --- deciding ------------------------------------------------------------------------------------------------
+
+    def resolve(
+        self,
+        tool_call_id: str,
+        says: str,
+        *,
+        result: Any = None,
+        ref: str | None = None,
+        same_as: str | None = None,
+        reason: str = "",
+        force: bool = False,
+        actor: str | None = None,
+    ) -> CallRow:
+        """Settle a call in doubt or a challenged one.
+
+        Args:
+            says: ``happened did_not_happen abandon same another``.
+            result: what the caller gets for ``happened``.
+            ref: the provider's own id of the effect.
+
+        Raises:
+            VerdictRefused: the answer does not fit the call's state, or the sender may be alive.
+        """
+        verdict = Verdict(says, actor or person(), result, ref, same_as, reason, force)
+        now = self._around.clock.now()
+        return self._ledger.run(lambda store: verdicts.resolve(store, tool_call_id, verdict, now))
+
+    def approve(self, approval_id: str, *, actor: str | None = None) -> CallRow:
+        """Let a call be sent."""
+        return self._decide(approval_id, True, actor, "")
+
+    def deny(self, approval_id: str, *, reason: str = "", actor: str | None = None) -> CallRow:
+        """Refuse a call; it fails as denied."""
+        return self._decide(approval_id, False, actor, reason)
+
+    def _decide(self, approval_id: str, approved: bool, actor: str | None, reason: str) -> CallRow:
+        now = self._around.clock.now()
+        return self._ledger.run(
+            lambda store: verdicts.decide_approval(
+                store, approval_id, approved=approved, actor=actor or person(), reason=reason, now=now
+            )
+        )
+
+
+def person() -> str:
+    """Return who is at the keyboard, for the record of a verdict."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def _no_agent(_run: Any) -> Any:
+    return None
+
+
+def _name_of(agent: str) -> str:
+    place = agent.partition(":")[0]
+    return Path(place).stem if place.endswith(".py") else place
+
+
+def _diff(known: RunRow, document: Mapping[str, Any]) -> str:
+    stored = json.loads(known.spec_json)
+    given = to_tagged(document)
+    lines = []
+    for key in sorted(set(stored) | set(given)):
+        if stored.get(key) != given.get(key):
+            lines.append(f"  {key}: stored {json.dumps(stored.get(key))}, given {json.dumps(given.get(key))}")
+    return "\n".join(lines)

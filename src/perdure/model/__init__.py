@@ -1,0 +1,1 @@
+"""Frozen values that every other layer speaks in; standard library only."""

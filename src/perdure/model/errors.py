@@ -1,0 +1,245 @@
+"""Every error a user can meet, in one tree.
+
+PerdureError
+├── CallError
+│   ├── CallFailed        definite: the call failed, and nothing about it is unknown
+│   ├── CallDenied        a policy or a person said no before anything was sent
+│   ├── CallChallenged    looks like an effect that was already done (``on_challenge="raise"``)
+│   ├── CallAbandoned     a person decided to go on without knowing the outcome
+│   └── DedupeConflict    one dedupe_key, two different effect scopes
+├── NoActiveRun  SpecMismatch  SpecError  DeadlineExceeded  PolicyError  ToolConflict  UnstorableValue
+├── NotFound  LeaseHeld  LeaseLost  VerdictRefused  UsageError
+└── StoreError
+    └── StorageFault  ConstraintViolated  SchemaError
+
+``RunSuspended`` stands outside: it is a ``BaseException`` so that no ``except Exception`` can swallow it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PerdureError(Exception):
+    """Something went wrong in a way that has a stable code, a safe state and a next command.
+
+    Args:
+        message: what happened, in one sentence.
+        safe: what is certain now; the class's own sentence when left out.
+        next_command: what to type next; the class's own line when left out.
+    """
+
+    code: ClassVar[str] = "PERDURE-100"
+    exit_code: ClassVar[int] = 1
+    default_safe: ClassVar[str] = "Everything recorded so far is in the ledger."
+    default_next: ClassVar[str] = "perdure runs ls"
+
+    def __init__(self, message: str, *, safe: str | None = None, next_command: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.safe = safe or self.default_safe
+        self.next_command = next_command or self.default_next
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class CallError(PerdureError):
+    """A tool call did not return a value."""
+
+    code = "PERDURE-110"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        tool_call_id: str | None = None,
+        tool_name: str | None = None,
+        error_type: str | None = None,
+        safe: str | None = None,
+        next_command: str | None = None,
+    ) -> None:
+        if next_command is None and tool_call_id is not None:
+            next_command = f"perdure calls explain {tool_call_id}"
+        super().__init__(message, safe=safe, next_command=next_command)
+        self.tool_call_id = tool_call_id
+        self.tool_name = tool_name
+        self.error_type = error_type
+
+
+class CallFailed(CallError):
+    """The call failed for certain; it is raised again in every life until ``perdure resume`` reopens it."""
+
+    code = "PERDURE-111"
+    default_safe = "The failure is recorded; nothing about this call is unknown."
+
+
+class CallDenied(CallError):
+    """A policy rule or a person refused the call before anything was sent."""
+
+    code = "PERDURE-112"
+    exit_code = 9
+    default_safe = "Nothing was sent."
+
+
+class CallChallenged(CallError):
+    """The call looks like an effect that was already done, and the caller asked to be told by an exception."""
+
+    code = "PERDURE-113"
+    default_safe = "Nothing was sent."
+
+
+class CallAbandoned(CallError):
+    """A person decided that the run goes on without knowing what became of this call."""
+
+    code = "PERDURE-114"
+    default_safe = "The outcome of this call is unknown, and recorded as such."
+
+
+class DedupeConflict(CallError):
+    """A ``dedupe_key`` names a call whose effect scope is another one."""
+
+    code = "PERDURE-115"
+    exit_code = 2
+    default_safe = "Nothing was sent."
+
+
+class NoActiveRun(PerdureError):
+    """An effectful tool was called outside a run, where nothing could record it."""
+
+    code = "PERDURE-120"
+    exit_code = 2
+    default_safe = "Nothing was sent."
+    default_next = "perdure run FILE.py:main, or tool.plain(...) for a call without a guard"
+
+
+class ToolConflict(PerdureError):
+    """Two different tools of one run have the same name."""
+
+    code = "PERDURE-121"
+    exit_code = 2
+    default_safe = "Nothing was started."
+    default_next = "give one of them another name: @tool(name=...)"
+
+
+class UnstorableValue(PerdureError):
+    """Arguments cannot be written to the ledger, so the call cannot be made durable."""
+
+    code = "PERDURE-122"
+    exit_code = 2
+    default_safe = "Nothing was sent."
+    default_next = "pass JSON-like values, or give run.memo a key="
+
+
+class SpecMismatch(PerdureError):
+    """The run exists with another specification than the one given now."""
+
+    code = "PERDURE-130"
+    exit_code = 2
+    default_safe = "The existing run is untouched."
+
+
+class SpecError(PerdureError):
+    """A job file, an argument or an input is not valid.
+
+    Args:
+        problems: one line for each error, ``file:line:col: text`` where there is a file.
+    """
+
+    code = "PERDURE-131"
+    exit_code = 2
+    default_safe = "No run was created and nothing was sent."
+    default_next = "correct it and run the same command again"
+
+    def __init__(self, problems: list[str] | tuple[str, ...], *, next_command: str | None = None) -> None:
+        super().__init__("\n".join(problems), next_command=next_command)
+        self.problems = tuple(problems)
+
+
+class PolicyError(SpecError):
+    """A policy file is not valid; no tool may run under it."""
+
+    code = "PERDURE-201"
+
+
+class DeadlineExceeded(PerdureError):
+    """The run's absolute deadline has passed."""
+
+    code = "PERDURE-132"
+    exit_code = 8
+    default_safe = "No new call was started after the deadline."
+
+
+class UsageError(PerdureError):
+    """The command or function was used in a way that cannot work."""
+
+    code = "PERDURE-140"
+    exit_code = 2
+    default_safe = "Nothing was started."
+    default_next = "perdure --help"
+
+
+class NotFound(PerdureError):
+    """No run, call or question has this id."""
+
+    code = "PERDURE-141"
+    exit_code = 3
+    default_safe = "Nothing was changed."
+
+
+class LeaseHeld(PerdureError):
+    """Another live process owns the run."""
+
+    code = "PERDURE-150"
+    exit_code = 5
+    default_safe = "The owner goes on undisturbed."
+
+
+class LeaseLost(PerdureError):
+    """This process no longer owns the run; its late write was refused."""
+
+    code = "PERDURE-151"
+    exit_code = 5
+    default_safe = "The newer owner's records stand."
+
+
+class VerdictRefused(PerdureError):
+    """A person's answer cannot be accepted in the state the call is in."""
+
+    code = "PERDURE-160"
+    exit_code = 2
+    default_safe = "Nothing was changed."
+    default_next = "perdure inbox"
+
+
+class StoreError(PerdureError):
+    """The ledger could not be read or written."""
+
+    code = "PERDURE-401"
+    exit_code = 4
+    default_safe = "No tool is started when its record cannot be written."
+    default_next = "perdure db path"
+
+
+class StorageFault(StoreError):
+    """The database itself failed (disk full, I/O error, locked too long); this process stops writing."""
+
+    code = "PERDURE-403"
+    default_next = "free the disk or repair the store, then: perdure resume RUN"
+
+
+class ConstraintViolated(StoreError):
+    """A row would break a rule that the database keeps."""
+
+    code = "PERDURE-404"
+
+
+class SchemaError(StoreError):
+    """The ledger's schema is newer than this program, or its migrations were changed."""
+
+    code = "PERDURE-402"
+    default_safe = "The file was not touched."
+
+
+class RunSuspended(BaseException):
+    """The life of this run has ended; it goes on in a later one. Let it pass."""

@@ -1,0 +1,177 @@
+"""A run: its states, its immutable specification, and what one life of it ended with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class RunStatus(StrEnum):
+    """The six states of a run (R014)."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Whether only an explicit resume can move the run again."""
+        return self in (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED)
+
+
+class WaitReason(StrEnum):
+    """What a waiting run waits for."""
+
+    IN_DOUBT = "in_doubt"
+    APPROVAL = "approval"
+    QUESTION = "question"
+    CHALLENGE = "challenge"
+    TIMER = "timer"
+    BUDGET = "budget"
+    STORAGE = "storage"
+    CRASH_LOOP = "crash_loop"
+
+
+class StepStatus(StrEnum):
+    """The six words of a step (R019)."""
+
+    READY = "ready"
+    RUNNING = "running"
+    BLOCKED = "blocked"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """The immutable contract of a run (R016, document 000 §6); stored as canonical JSON with its hash.
+
+    Args:
+        name: what the run is called in lists.
+        agent: ``module:function`` or ``file.py:function``.
+        inputs: what ``run.inputs`` returns.
+        objective, constraints, budgets, deadline, stop_conditions, escalation, artifacts: as in a job file.
+    """
+
+    name: str
+    agent: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    objective: str = ""
+    constraints: Mapping[str, Any] = field(default_factory=dict)
+    budgets: Mapping[str, Any] = field(default_factory=dict)
+    deadline: str | None = None
+    stop_conditions: tuple[Any, ...] = ()
+    escalation: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_document(self) -> dict[str, Any]:
+        """Return the specification as the JSON document that is stored and hashed."""
+        return {
+            "name": self.name,
+            "agent": self.agent,
+            "inputs": dict(self.inputs),
+            "objective": self.objective,
+            "constraints": dict(self.constraints),
+            "budgets": dict(self.budgets),
+            "deadline": self.deadline,
+            "stop_conditions": list(self.stop_conditions),
+            "escalation": dict(self.escalation),
+            "artifacts": dict(self.artifacts),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who a process is, so that another one can tell for certain whether it is gone (semantics #35)."""
+
+    host: str
+    boot_id: str
+    pid: int
+    start_time: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One row of ``runs``."""
+
+    run_no: int
+    run_id: str
+    name: str
+    status: RunStatus
+    reason: str | None
+    entrypoint: str
+    spec_json: str
+    spec_hash: str
+    created_at: str
+    updated_at: str
+    attempt: int
+    lease_fence: int
+    lease_owner: str | None
+    lease_expires_at: str | None
+    deadline_at: str | None
+    ended_by_call_id: str | None
+    result: str | None
+    error_code: str | None
+    error_detail: str | None
+    workspace: str
+    job_path: str | None
+    cancel_requested_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One thing that a run waits for, with the commands that answer it."""
+
+    kind: str
+    id: str
+    tool_call_id: str | None
+    tool_name: str | None
+    since: str
+    summary: str
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What ``run`` and ``resume`` return: where the run stands when this life has ended.
+
+    ``replayed``, ``settled`` and ``challenged`` count tool calls of the last life.
+    """
+
+    run_id: str
+    name: str
+    status: RunStatus
+    reason: str | None
+    result: Any
+    calls: Mapping[str, int]
+    replayed: int
+    settled: int
+    challenged: int
+    unmet: int
+    duplicates_found: int
+    attempt: int
+    waiting_for: tuple[Waiting, ...]
+    workspace: str
+    resume_command: str
+    error_code: str | None = None
+    error_detail: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """The process exit code that contract.md gives to this outcome."""
+        if self.status is RunStatus.SUCCEEDED:
+            return 0
+        if self.status is RunStatus.CANCELLED:
+            return 11
+        if self.status is RunStatus.WAITING:
+            return _WAITING_EXIT.get(self.reason or "", 6)
+        return {"deadline": 8, "denied": 9}.get(self.error_code or "", 1)
+
+
+_WAITING_EXIT = {WaitReason.IN_DOUBT: 7, WaitReason.TIMER: 10, WaitReason.STORAGE: 4}

@@ -1,0 +1,135 @@
+"""A tool call: the words of its life and the row that holds it (design.md §2, semantics.md §2.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class SideEffectClass(StrEnum):
+    """What a call may touch (R024, R045)."""
+
+    EXTERNAL = "external"
+    MEMORY = "memory"
+    LOCAL = "local"
+    READ_ONLY = "read_only"
+
+    @property
+    def effectful(self) -> bool:
+        """Whether a lost outcome leaves a doubt that evidence must settle."""
+        return self in (SideEffectClass.EXTERNAL, SideEffectClass.MEMORY)
+
+
+class ReplayPolicy(StrEnum):
+    """What may be done when an outcome was lost (R086)."""
+
+    REPLAY_EXACT = "REPLAY_EXACT"
+    REPLAY_IDEMPOTENT = "REPLAY_IDEMPOTENT"
+    RELAUNCH = "RELAUNCH"
+    RECONCILE = "RECONCILE"
+    ASK = "ASK"
+
+
+class Repeat(StrEnum):
+    """What a second call of the same kind in one context means."""
+
+    ALLOW = "allow"
+    CHALLENGE = "challenge"
+    ASK = "ask"
+
+
+class CallStatus(StrEnum):
+    """The eight states of a call."""
+
+    PREPARED = "prepared"
+    AWAITING_APPROVAL = "awaiting_approval"
+    RUNNING = "running"
+    IN_DOUBT = "in_doubt"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ABANDONED = "abandoned"
+
+    @property
+    def settled(self) -> bool:
+        """Whether the row will not move again by itself."""
+        return self in _SETTLED
+
+
+_SETTLED = frozenset({CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.CANCELLED, CallStatus.ABANDONED})
+
+DENIED = "denied"
+CHALLENGED = "challenged"
+
+MEMO_NAMESPACE = "memo"
+LOCAL_NAMESPACE = "local"
+INNER_NAMESPACES = frozenset({MEMO_NAMESPACE, "model", "agent"})
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """One row of ``tool_calls`` as the rules see it; payloads are read only when they are needed."""
+
+    call_no: int
+    tool_call_id: str
+    run_id: str
+    step_id: str
+    tool_namespace: str
+    tool_name: str
+    side_effect_class: SideEffectClass
+    replay_policy: ReplayPolicy
+    status: CallStatus
+    attempt: int
+    occurrence: int
+    args_hash: str
+    effect_scope: str | None
+    idempotency_key: str
+    fence: int
+    branch: str
+    parent_call_id: str | None = None
+    dedupe_key: str | None = None
+    same_as: str | None = None
+    repeat_of: str | None = None
+    not_before: str | None = None
+    key_expires_at: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    error_code: str | None = None
+    error_detail: str | None = None
+    external_correlation_id: str | None = None
+    handle: str | None = None
+    prepared_at: str | None = None
+
+    @property
+    def void(self) -> bool:
+        """Whether the row stands for nothing that happened or may happen (semantics R0)."""
+        if self.status is CallStatus.CANCELLED:
+            return self.same_as is None
+        return self.status is CallStatus.FAILED and self.error_code == CHALLENGED
+
+    @property
+    def effectful(self) -> bool:
+        """Whether the row's class is external or memory."""
+        return self.side_effect_class.effectful
+
+
+@dataclass(frozen=True, slots=True)
+class CallKey:
+    """What makes two calls equal: namespace, tool and canonical arguments (R1)."""
+
+    namespace: str
+    tool_name: str
+    args_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One append-only fact about a call, with its author (kinds: attempt, probe, reply, verdict, ref)."""
+
+    kind: str
+    at: str
+    actor: str
+    attempt: int
+    says: str
+    detail: str | None = None
+    ref: str | None = None

@@ -1,0 +1,1 @@
+"""What the engine needs from outside, as narrow protocols; ``@tool`` lives here."""

@@ -1,0 +1,59 @@
+"""Time, as the engine sees it; everything that asks for the time asks one of these."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for records, monotonic time for waiting."""
+
+    def now(self) -> str:
+        """Return the present as ISO-8601 UTC with microseconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never go backwards."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread for ``seconds``."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> str:
+        """Return the machine's wall time."""
+        return format_time(datetime.now(UTC))
+
+    def monotonic(self) -> float:
+        """Return the machine's monotonic time in seconds."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread for ``seconds``."""
+        time.sleep(seconds)
+
+
+def format_time(moment: datetime) -> str:
+    """Return ``moment`` (aware) as ISO-8601 UTC with microseconds, the one spelling the ledger uses."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def parse_time(text: str) -> datetime:
+    """Return the aware moment that ``format_time`` or any ISO-8601 writer with a zone wrote."""
+    return datetime.fromisoformat(text)
+
+
+def after(text: str, seconds: float) -> str:
+    """Return the moment ``seconds`` after ``text``."""
+    return format_time(parse_time(text) + timedelta(seconds=seconds))
+
+
+def seconds_between(earlier: str, later: str) -> float:
+    """Return the seconds from ``earlier`` to ``later``."""
+    return (parse_time(later) - parse_time(earlier)).total_seconds()

@@ -1,0 +1,118 @@
+"""The short way in: ``perdure.run(main)`` and ``perdure.open(...)`` with the settings of the environment."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.config.settings import resolve
+from perdure.engine import AnyTool, Engine
+from perdure.model.run import Outcome, RunStatus
+from perdure.runtime.agent import LoadedFar, loading
+from perdure.runtime.life import Tuning
+
+
+def open(  # noqa: A001 - the contract's name; users write perdure.open
+    url: str | None = None,
+    *,
+    tools: Iterable[AnyTool] = (),
+    policies: Iterable[str | Path] = (),
+    state_dir: str | Path | None = None,
+    tuning: Tuning | None = None,
+) -> Engine:
+    """Open a ledger.
+
+    Args:
+        url: ``sqlite:///PATH``; from ``PERDURE_STORE``, ``PERDURE_HOME`` or ``./.perdure`` when left out.
+        tools: registered for every run.
+        policies: overlay files, after those of ``PERDURE_POLICIES_PATH``.
+        state_dir: where the ledger and the workspaces are.
+
+    Raises:
+        StoreError, PolicyError: it cannot be used safely.
+    """
+    settings = resolve(
+        state_dir=None if state_dir is None else str(state_dir),
+        store=url,
+        policies=[str(path) for path in policies],
+    )
+    flags = "" if state_dir is None else f"--state-dir {shlex.quote(str(state_dir))}"
+    home = settings.state_dir if url is None or state_dir is not None else None
+    return Engine(
+        settings.store_url,
+        tools=tools,
+        policies=settings.policy_paths(),
+        state_dir=home,
+        tuning=tuning,
+        command_flags=flags,
+    )
+
+
+def run(
+    main: Callable[..., Any],
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    run_id: str | None = None,
+    wait: bool = False,
+    **options: Any,
+) -> Outcome:
+    """Run a function durably; the same ``run_id`` again resumes it. What waits is printed on stderr.
+
+    Args:
+        main: ``def main(run)`` or ``async def main(run)``.
+        inputs: what ``run.inputs`` returns.
+        run_id: names the run; a fresh one is made when left out.
+        wait: stay and wait for people's answers.
+        options: those of ``perdure.open``.
+
+    Raises:
+        SpecMismatch, LeaseHeld, StoreError: the run cannot be driven here and now.
+    """
+    if loading.get():
+        raise LoadedFar
+    with open(**options) as engine:
+        outcome = engine.run(main, inputs, run_id=run_id, wait=wait)
+    say(outcome)
+    return outcome
+
+
+async def arun(
+    main: Callable[..., Any],
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    run_id: str | None = None,
+    wait: bool = False,
+    **options: Any,
+) -> Outcome:
+    """Do what ``run`` does inside a running event loop."""
+    if loading.get():
+        raise LoadedFar
+    with open(**options) as engine:
+        outcome = await engine.arun(main, inputs, run_id=run_id, wait=wait)
+    say(outcome)
+    return outcome
+
+
+def say(outcome: Outcome) -> None:
+    """Print where the run stands and what waits, with the commands that answer it, on stderr."""
+    for line in lines_of(outcome):
+        print(line, file=sys.stderr)
+
+
+def lines_of(outcome: Outcome) -> list[str]:
+    """Return what ``say`` prints."""
+    reason = f" ({outcome.reason})" if outcome.reason else ""
+    lines = [f"run {outcome.run_id}: {outcome.status}{reason}"]
+    if outcome.error_code:
+        lines.append(f"  {outcome.error_code}: {outcome.error_detail}")
+    for item in outcome.waiting_for:
+        lines.append(f"  waits for you: {item.summary}")
+        lines.extend(f"    {command}" for command in item.commands)
+    if outcome.unmet:
+        lines.append(f"  {outcome.unmet} effect(s) of an earlier life were not asked for by this one")
+    if outcome.status not in (RunStatus.SUCCEEDED, RunStatus.CANCELLED):
+        lines.append(f"  go on with: {outcome.resume_command}")
+    return lines

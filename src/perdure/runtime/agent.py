@@ -1,0 +1,87 @@
+"""Find an agent's function: by module, or in a file; a script that runs itself is stopped before it does."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from perdure.model.errors import SpecError
+
+loading: ContextVar[bool] = ContextVar("perdure_loading", default=False)
+"""True while an agent's file is imported, so that a ``perdure.run(...)`` at its end does not start a second run."""
+
+
+class LoadedFar(BaseException):
+    """The file being loaded has reached its own ``perdure.run``; everything above it is defined."""
+
+
+def load_agent(target: str, folder: Path) -> Callable[..., Any]:
+    """Return the function that ``module:function`` or ``file.py:function`` names.
+
+    Args:
+        target: the agent of a run's specification.
+        folder: put on ``sys.path``; files are looked for in it.
+
+    Raises:
+        SpecError: it cannot be imported or is no function.
+    """
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    place, _, name = target.partition(":")
+    try:
+        namespace = _load_file(folder / place) if place.endswith(".py") else vars(importlib.import_module(place))
+    except Exception as problem:
+        raise SpecError(
+            [f"agent: cannot load {target!r} from {folder}: {type(problem).__name__}: {problem}"]
+        ) from problem
+    found = namespace.get(name)
+    if not callable(found):
+        raise SpecError([f"agent: {place} has no function {name!r}"])
+    function: Callable[..., Any] = found
+    return function
+
+
+def _load_file(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return vars(known)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    token = loading.set(True)
+    try:
+        spec.loader.exec_module(module)
+    except LoadedFar:
+        return vars(module)
+    except BaseException:
+        sys.modules.pop(path.stem, None)
+        raise
+    finally:
+        loading.reset(token)
+    return vars(module)
+
+
+def describe(function: Callable[..., Any]) -> tuple[str, str | None]:
+    """Return the target of a function and the file it stands in.
+
+    A function of the program's main script is named by its file, so that another process can load it.
+    """
+    try:
+        file = inspect.getsourcefile(function)
+    except TypeError:
+        file = None
+    name = getattr(function, "__qualname__", type(function).__name__)
+    module = getattr(function, "__module__", None) or "__main__"
+    if module == "__main__" and file is not None and Path(file).suffix == ".py":
+        return f"{Path(file).name}:{name}", str(Path(file).resolve())
+    return f"{module}:{name}", str(Path(file).resolve()) if file else None

@@ -1,0 +1,205 @@
+"""Drives one life of an async agent, and ends it from outside when everything it does is parked (semantics §2.3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any
+
+from perdure.model.errors import RunSuspended
+from perdure.model.run import WaitReason
+from perdure.runtime import drive_async, starting
+from perdure.runtime.door import Door
+from perdure.runtime.ending import Ending
+from perdure.runtime.faces import AsyncRun
+from perdure.runtime.frame import Branch, Frame, current_branch
+from perdure.runtime.life import Life
+from perdure.runtime.runner import Job, Runner, started_rows
+
+CANCEL_ATTEMPTS = 50
+CANCEL_PATIENCE_SECONDS = 0.1
+
+
+async def run_async(runner: Runner, job: Job) -> None:
+    """Run one life of an async agent in the running loop."""
+    life = runner.begin(job, is_async=True)
+    if life is None:
+        return
+    watch = _Watch(life)
+    try:
+        door = Door(life)
+        door.enter_loop()
+        await _settle_all(life, door)
+        ending = await _enter(runner, life, door, job.main, watch) if runner.ready(life) else Ending(suspended=True)
+        runner.end(life, ending)
+    finally:
+        watch.stop()
+        runner.forget(life)
+
+
+async def _settle_all(life: Life, door: Door) -> None:
+    rows = life.ledger.read(lambda store: started_rows(store, life))
+
+    async def settle(row: Any) -> None:
+        operation = life.operations.begin(Frame(life.root, None, row.branch))
+        try:
+            await drive_async.drive(life, door.gateway.settle(row, operation), operation)
+        finally:
+            life.operations.end(operation)
+
+    await asyncio.gather(*(settle(row) for row in rows))
+
+
+class _Watch:
+    """Looks whether the life is quiet, wakes parked calls under ``--wait``, and says when the life must end."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._poller = self._loop.create_task(self._poll()) if life.waits else None
+        self.over = asyncio.Event()
+        life.operations.changed = self._changed
+        life.on_close = lambda: self._loop.call_soon_threadsafe(self.over.set)
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._life.operations.changed = lambda: None
+        self._life.on_close = lambda: None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._poller is not None:
+            self._poller.cancel()
+
+    def _changed(self) -> None:
+        if self._life.operations.parked_count or self._timer is not None:
+            self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        operations = self._life.operations
+        if operations.all_parked():
+            seconds = self._life.around.tuning.quiet_seconds
+            self._timer = self._loop.call_later(seconds, self._quiet, operations.began)
+
+    def _quiet(self, began: int) -> None:
+        self._timer = None
+        life = self._life
+        if life.operations.began != began or not life.operations.all_parked() or life.closed:
+            return
+        if life.waits:
+            self._ask()
+        else:
+            note_parked(life)
+            life.close()
+
+    def _ask(self) -> None:
+        life = self._life
+        for operation in life.operations.parked():
+            row, against = operation.row, operation.challengers
+            if operation.parked == WaitReason.CHALLENGE and row is not None and against:
+                life.ledger.run(lambda store, r=row, a=against: starting.ask_challenge(life, store, r, a))
+        life.operations.wake_parked()
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(self._life.around.tuning.wait_poll_seconds)
+            self._life.operations.wake_parked()
+
+
+def note_parked(life: Life) -> None:
+    """Remember what is parked, for the end of the life."""
+    for operation in life.operations.parked():
+        life.parked_for.append((operation.parked or "", operation.row, operation.challengers))
+
+
+async def _enter(runner: Runner, life: Life, door: Door, main: Callable[..., Any], watch: _Watch) -> Ending:
+    loop = asyncio.get_running_loop()
+    factory = loop.get_task_factory()
+    loop.set_task_factory(_branching(factory))
+    context = copy_context()
+    with door.here():
+        context = copy_context()
+    context.run(current_branch.set, Branch())
+    task: asyncio.Task[Any] = asyncio.Task(_as_coroutine(main, AsyncRun(door)), loop=loop, context=context)
+    over = asyncio.Task(watch.over.wait(), loop=loop)
+    try:
+        await asyncio.wait([task, over], return_when=asyncio.FIRST_COMPLETED)
+        ended_by_itself = task.done()
+        if not ended_by_itself:
+            await _cancel(task)
+        ending = _ending(task) if ended_by_itself else Ending(suspended=True)
+        await _drain(life, note=ended_by_itself)
+        return ending
+    except asyncio.CancelledError:
+        task.cancel()
+        life.close()
+        await _drain(life, note=False)
+        runner.interrupt(life)
+        raise
+    finally:
+        over.cancel()
+        loop.set_task_factory(factory)
+
+
+async def _as_coroutine(main: Callable[..., Any], run: AsyncRun) -> Any:
+    return await main(run)
+
+
+def _ending(task: asyncio.Task[Any]) -> Ending:
+    if task.cancelled():
+        return Ending(error=asyncio.CancelledError("main was cancelled"))
+    error = task.exception()
+    if error is None:
+        return Ending(result=task.result())
+    if isinstance(error, RunSuspended):
+        return Ending(suspended=True)
+    if not isinstance(error, Exception):
+        raise error
+    return Ending(error=error)
+
+
+async def _cancel(task: asyncio.Task[Any]) -> None:
+    """Cancel main from outside; whatever it then does, returns or raises is ignored."""
+    for _ in range(CANCEL_ATTEMPTS):
+        task.cancel()
+        await asyncio.wait([task], timeout=CANCEL_PATIENCE_SECONDS)
+        if task.done():
+            break
+    if task.done() and not task.cancelled():
+        task.exception()
+
+
+async def _drain(life: Life, *, note: bool) -> None:
+    """Wait until every dispatch in flight has its outcome recorded; then tell the parked ones that it is over."""
+    life.closed = True
+    while len(life.operations) and not life.operations.all_parked():
+        await asyncio.sleep(0.005)
+    if note:
+        note_parked(life)
+    life.operations.wake_parked()
+    while len(life.operations):
+        await asyncio.sleep(0.005)
+
+
+def _branching(inner: Any) -> Callable[..., asyncio.Task[Any]]:
+    """Return a task factory that gives every task of the program its spawn path (F3)."""
+
+    def factory(
+        loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any
+    ) -> asyncio.Task[Any]:
+        parent = current_branch.get()
+        context: Context | None = options.get("context")
+        if parent is not None and context is None:
+            context = copy_context()
+            context.run(current_branch.set, parent.child())
+            options["context"] = context
+        if inner is not None:
+            made: asyncio.Task[Any] = inner(loop, coroutine, **options)
+            return made
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    return factory

@@ -1,0 +1,91 @@
+"""The caller's side of an async call: it waits for the engine's task, and its cancellation never reaches a dispatch.
+
+A cancel is held back until the outcome is recorded (semantics §2.3). Before a start, or after a definite failure, it is
+raised at once; after success the call returns its receipt, and the cancel is raised at that task's next engine call if the
+task is then still being cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from contextvars import copy_context
+from typing import Any
+
+from perdure.model.errors import CallError
+from perdure.model.toolcall import INNER_NAMESPACES, CallStatus
+from perdure.runtime import drive_async
+from perdure.runtime.gateway import Gateway
+from perdure.runtime.life import Life
+from perdure.runtime.operations import Operation
+from perdure.runtime.request import CallRequest
+
+_HELD: weakref.WeakKeyDictionary[asyncio.Task[Any], bool] = weakref.WeakKeyDictionary()
+
+
+def raise_held_cancel() -> None:
+    """Raise the cancel that was held back from this task, if it is still being cancelled."""
+    task = asyncio.current_task()
+    if task is not None and _HELD.pop(task, False) and task.cancelling() > 0:
+        raise asyncio.CancelledError
+
+
+async def serve(life: Life, gateway: Gateway, request: CallRequest) -> Any:
+    """Serve a request in an engine task and wait for it."""
+    operation = life.operations.begin(request.frame)
+    task = _spawn(life, gateway, request, operation)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as cancel:
+            if life.closed:
+                raise
+            if _may_withdraw(request, operation):
+                await _withdraw(life, task, operation)
+                raise
+            cancelled = cancel
+    return _answer(task, cancelled)
+
+
+def _spawn(life: Life, gateway: Gateway, request: CallRequest, operation: Operation) -> asyncio.Task[Any]:
+    async def work() -> Any:
+        life.ledger.crowd += 1
+        try:
+            return await drive_async.drive(life, gateway.serve(request, operation), operation)
+        finally:
+            life.ledger.crowd -= 1
+            life.operations.end(operation)
+
+    # Made directly, so that the engine's own tasks are not counted as branches of the program.
+    return asyncio.Task(work(), loop=asyncio.get_running_loop(), context=copy_context())
+
+
+def _may_withdraw(request: CallRequest, operation: Operation) -> bool:
+    if request.key.namespace in INNER_NAMESPACES:
+        return True
+    row = operation.row
+    return row is None or row.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL)
+
+
+async def _withdraw(life: Life, task: asyncio.Task[Any], operation: Operation) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+    if operation.row is not None and life.context.holds(operation.row.call_no):
+        call_no = operation.row.call_no
+        life.context.free(await drive_async.commit(life, lambda store: store.calls.get(call_no)))
+
+
+def _answer(task: asyncio.Task[Any], cancelled: asyncio.CancelledError | None) -> Any:
+    if task.cancelled():
+        raise cancelled or asyncio.CancelledError
+    error = task.exception()
+    if cancelled is not None:
+        if isinstance(error, CallError):
+            raise cancelled
+        current = asyncio.current_task()
+        if current is not None and error is None:
+            _HELD[current] = True
+    if error is not None:
+        raise error
+    return task.result()

@@ -1,0 +1,106 @@
+"""Take a run for one life: the lease, the fence, and what a failed run reopens (R4)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from perdure.core.transitions import CallEvent
+from perdure.model.errors import LeaseHeld, NotFound
+from perdure.model.run import Owner, RunRow, RunStatus
+from perdure.model.toolcall import DENIED, CallStatus
+from perdure.ports.clock import after, parse_time
+from perdure.runtime.lease import LEASE_SECONDS, OTHER_HOST_MARGIN_SECONDS, Liveness, liveness
+from perdure.runtime.life import Surroundings
+from perdure.store.runs import LifeCounts, owner_from_text
+from perdure.store.sql_store import SqlStore
+
+
+def claim(around: Surroundings, store: SqlStore, run_id: str, *, reopen: bool) -> tuple[RunRow, int] | RunRow:
+    """Begin a life of a run in one transaction.
+
+    Args:
+        reopen: an explicit resume, which moves failed runs too.
+
+    Returns:
+        The run's row and the new fence; or the row alone where the run has ended.
+
+    Raises:
+        NotFound: there is no such run.
+        LeaseHeld: its owner may still be alive.
+    """
+    row = store.runs.get(run_id)
+    if row is None:
+        raise NotFound(f"there is no run {run_id!r}")
+    if row.status in (RunStatus.SUCCEEDED, RunStatus.CANCELLED) or (row.status is RunStatus.FAILED and not reopen):
+        return row
+    now = around.clock.now()
+    if row.status is RunStatus.RUNNING:
+        _take_over(around, store, row, now)
+    elif row.status is not RunStatus.QUEUED:
+        store.runs.queue(run_id, row.status, now)
+    fence = store.runs.claim(row, around.owner, now=now, expires=after(now, LEASE_SECONDS))
+    if row.status is RunStatus.FAILED:
+        _reopen(store, row, fence, now)
+    return row, fence
+
+
+def _take_over(around: Surroundings, store: SqlStore, row: RunRow, now: str) -> None:
+    if row.lease_owner is None:
+        return
+    owner = owner_from_text(row.lease_owner)
+    state = liveness(owner)
+    if state is Liveness.ALIVE and not _left_it(store, row, owner):
+        raise LeaseHeld(
+            f"run {row.run_id} is owned by process {owner.pid} on this host, which is alive",
+            next_command=f"wait for it, or: perdure resume {row.run_id} --kill-owner",
+        )
+    if state is Liveness.UNKNOWN and row.lease_expires_at is not None:
+        free_at = after(row.lease_expires_at, OTHER_HOST_MARGIN_SECONDS)
+        if parse_time(now) < parse_time(free_at):
+            raise LeaseHeld(
+                f"run {row.run_id} is owned by a process on {owner.host} until {free_at}",
+                next_command=f"perdure resume {row.run_id}   # after that time, or on that host",
+            )
+    store.runs.end_life(row.run_id, row.lease_fence, how="crashed", now=now, counts=LifeCounts())
+
+
+def _left_it(store: SqlStore, row: RunRow, owner: Owner) -> bool:
+    """Return whether a living process has given up this life: it was interrupted and said so."""
+    life = store.runs.life(row.run_id, row.lease_fence)
+    return life is not None and life.ended_at is not None and life.owner == owner
+
+
+def _reopen(store: SqlStore, row: RunRow, fence: int, now: str) -> None:
+    """Reopen the call whose error ended the run, and down to the first cause those inside it."""
+    call_id = row.ended_by_call_id
+    while call_id is not None:
+        call = store.calls.by_id(call_id)
+        if call is None or call.status is not CallStatus.FAILED or call.error_code == DENIED:
+            return
+        cause = store.calls.cause(call_id)
+        store.calls.move(call, CallEvent.REOPEN, fence, now)
+        call_id = cause
+
+
+def kill_owner(store: SqlStore, run_id: str, *, patience_seconds: float = 10.0) -> None:
+    """Kill the process that owns a run and return when it is gone.
+
+    Raises:
+        LeaseHeld: it is on another host, or it does not die.
+    """
+    row = store.runs.get(run_id)
+    if row is None or row.lease_owner is None:
+        return
+    owner = owner_from_text(row.lease_owner)
+    if liveness(owner) is Liveness.UNKNOWN:
+        raise LeaseHeld(f"run {run_id} is owned on {owner.host}; kill it there")
+    give_up = time.monotonic() + patience_seconds
+    while liveness(owner) is Liveness.ALIVE:
+        if owner.pid == os.getpid():
+            raise LeaseHeld(f"run {run_id} is owned by this very process")
+        os.kill(owner.pid, signal.SIGKILL)
+        if time.monotonic() > give_up:
+            raise LeaseHeld(f"process {owner.pid} does not die")
+        time.sleep(0.02)

@@ -1,0 +1,126 @@
+"""The memory of one life: which rows it holds, has seen, or has not met (semantics R0).
+
+Only numbers are kept, never receipts: a run of ten thousand calls is met from an index of ten thousand integers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+
+from perdure.core.identity import adoptable
+from perdure.model.toolcall import CallKey, CallRow, CallStatus
+
+ToolKey = tuple[str, str]
+
+
+class Context:
+    """Held, seen and unmet rows of one life of a function agent; nothing is seen at its beginning."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+        self._held: dict[int, int] = {}
+        self._equal: dict[CallKey, dict[int, str]] = defaultdict(dict)
+        self._by_branch: dict[tuple[CallKey, str], deque[int]] = defaultdict(deque)
+        self._same_tool: dict[ToolKey, dict[int, None]] = defaultdict(dict)
+        self._key_of: dict[int, CallKey] = {}
+        self._children: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        self._stand_ins: set[str] = set()
+
+    def load(self, rows: Iterable[CallRow]) -> None:
+        """Take the rows of earlier lives as unmet."""
+        for row in rows:
+            if row.same_as is not None:
+                self._stand_ins.add(row.same_as)
+            self._add_unmet(row)
+
+    def _add_unmet(self, row: CallRow) -> None:
+        if row.void:
+            return
+        key = CallKey(row.tool_namespace, row.tool_name, row.args_hash)
+        self._equal[key][row.call_no] = row.branch
+        self._by_branch[key, row.branch].append(row.call_no)
+        self._same_tool[key.namespace, key.tool_name][row.call_no] = None
+        self._key_of[row.call_no] = key
+        if row.parent_call_id is not None:
+            self._children[row.parent_call_id].append((row.call_no, row.tool_call_id))
+
+    def find_equal(self, key: CallKey, branch: str, fetch: Callable[[int], CallRow]) -> CallRow | None:
+        """Return the unmet equal row that a call adopts, or ``None`` (F3)."""
+        rows = self._equal.get(key)
+        if not rows:
+            return None
+        own = self._by_branch[key, branch]
+        while own and own[0] not in rows:
+            own.popleft()
+        if own:
+            found = adoptable([fetch(own[0])], key, branch, self._stand_ins)
+            if found is not None:
+                return found
+        for call_no in rows:
+            found = adoptable([fetch(call_no)], key, branch, self._stand_ins)
+            if found is not None:
+                return found
+        return None
+
+    def unmet_of_tool(self, key: CallKey) -> list[int]:
+        """Return the numbers of unmet rows of one tool, oldest first."""
+        return sorted(self._same_tool.get((key.namespace, key.tool_name), ()))
+
+    def unmet(self) -> Iterator[int]:
+        """Yield the numbers of all unmet rows."""
+        return iter(self._key_of)
+
+    def holds(self, call_no: int) -> bool:
+        """Return whether a live call of this life minted, adopted or joined the row and has not been answered."""
+        return self._held.get(call_no, 0) > 0
+
+    def hold(self, call_no: int) -> None:
+        """A live call took the row: it is not unmet any more."""
+        self._held[call_no] = self._held.get(call_no, 0) + 1
+        self._forget(call_no)
+
+    def saw(self, row: CallRow) -> None:
+        """The row's outcome was delivered; a row that succeeded or failed encloses those made inside it."""
+        self._drop(row.call_no)
+        self.seen.add(row.call_no)
+        self._forget(row.call_no)
+        if row.same_as is not None:
+            self._stand_ins.add(row.same_as)
+        if row.status in (CallStatus.SUCCEEDED, CallStatus.FAILED):
+            self._enclose(row.tool_call_id)
+
+    def free(self, row: CallRow) -> None:
+        """The row's caller was cancelled: if nobody else holds it, it is unmet again."""
+        self._drop(row.call_no)
+        if not self.holds(row.call_no) and row.call_no not in self.seen:
+            self._add_unmet(row)
+
+    def met(self, call_no: int) -> None:
+        """Count a row as met by other means: a person said that another row is the same."""
+        self.seen.add(call_no)
+        self._forget(call_no)
+
+    def _drop(self, call_no: int) -> None:
+        left = self._held.get(call_no, 0) - 1
+        if left > 0:
+            self._held[call_no] = left
+        else:
+            self._held.pop(call_no, None)
+
+    def _forget(self, call_no: int) -> None:
+        key = self._key_of.pop(call_no, None)
+        if key is not None:
+            self._equal[key].pop(call_no, None)
+            self._same_tool[key.namespace, key.tool_name].pop(call_no, None)
+            if not self._equal[key]:
+                del self._equal[key]
+
+    def _enclose(self, tool_call_id: str) -> None:
+        stack = [tool_call_id]
+        while stack:
+            for call_no, inner_id in self._children.pop(stack.pop(), ()):
+                if call_no in self._key_of:
+                    self.seen.add(call_no)
+                    self._forget(call_no)
+                stack.append(inner_id)

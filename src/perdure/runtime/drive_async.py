@@ -1,0 +1,184 @@
+"""Performs the gateway's actions in an event loop, in tasks that belong to the engine and not to the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Coroutine
+from contextvars import copy_context
+from typing import Any
+
+from perdure.model.errors import LeaseLost, StorageFault
+from perdure.ports.tool import Probe
+from perdure.runtime import invoke
+from perdure.runtime.actions import (
+    Action,
+    AwaitSender,
+    Commit,
+    Consult,
+    Dispatch,
+    Ended,
+    Invoke,
+    Loop,
+    Outcome,
+    Park,
+    Pause,
+    Post,
+    Sender,
+)
+from perdure.runtime.ledger import Member
+from perdure.runtime.life import Life
+from perdure.runtime.operations import Operation
+
+
+async def drive(life: Life, loop: Loop, operation: Operation) -> Any:
+    """Run a gateway loop to its end and return its value."""
+    answer: Any = None
+    problem: BaseException | None = None
+    while True:
+        try:
+            action = loop.throw(problem) if problem is not None else loop.send(answer)
+        except StopIteration as stop:
+            return stop.value
+        answer, problem = None, None
+        try:
+            answer = await _perform(life, action, operation)
+        except BaseException as error:
+            problem = error
+
+
+async def _perform(life: Life, action: Action, operation: Operation) -> Any:
+    match action:
+        case Commit(work):
+            return await commit(life, work)
+        case Post(work):
+            life.ledger.post(work, life.fail)
+        case Invoke(dispatch):
+            with invoke.at_the_edge(life, dispatch, operation):
+                return await _invoke(dispatch, operation)
+        case Consult():
+            return await _consult(action)
+        case Pause(seconds):
+            await asyncio.sleep(seconds)
+            life.check_open()
+        case AwaitSender(sender, seconds):
+            await _finished(sender, seconds)
+        case Park(reason):
+            await _park(life, operation, reason)
+    return None
+
+
+async def commit(life: Life, work: Any) -> Any:
+    """Commit: alone in the process, in place; in company, through the ledger thread with one wake-up per batch."""
+    try:
+        if life.ledger.crowd <= 1:
+            return life.ledger.run(work)
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Any] = loop.create_future()
+
+        def notify(member: Member[Any]) -> None:
+            loop.call_soon_threadsafe(_answer, answered, member)
+
+        life.ledger.submit(work, notify)
+        return await answered
+    except (LeaseLost, StorageFault) as problem:
+        life.fail(problem)
+        raise
+
+
+def _answer(future: asyncio.Future[Any], member: Member[Any]) -> None:
+    if future.done():
+        return
+    if member.error is not None:
+        future.set_exception(member.error)
+    else:
+        future.set_result(member.value)
+
+
+async def _invoke(dispatch: Dispatch, operation: Operation) -> Outcome:
+    if dispatch.is_async:
+        return await call_async(dispatch, operation)
+    sender = invoke.start_thread(dispatch, operation, lambda: invoke.call_here(dispatch, operation))
+    if await _finished(sender, dispatch.timeout_seconds) and sender.outcome is not None:
+        return sender.outcome
+    return invoke.timed_out(sender)
+
+
+async def call_async(dispatch: Dispatch, operation: Operation) -> Outcome:
+    """Await an async body; past its timeout it is cancelled, and what it did is unknown."""
+    with invoke.serving(dispatch, operation):
+        try:
+            async with asyncio.timeout(dispatch.timeout_seconds):
+                return Outcome(Ended.VALUE, value=await dispatch.body(*dispatch.args, **dispatch.kwargs))
+        except BaseException as error:
+            return invoke.outcome_of(error)
+
+
+async def _consult(action: Consult) -> Probe:
+    answer = await asyncio.to_thread(invoke.ask_probe, action)
+    if invoke.is_awaitable(answer):
+        answer = await _probe_answer(answer)
+    return invoke.checked_probe(answer)
+
+
+async def _probe_answer(answer: Awaitable[Any]) -> Any:
+    try:
+        return await answer
+    except Exception as problem:
+        return Probe.unknown(f"the probe raised {type(problem).__name__}: {problem}")
+
+
+async def _finished(sender: Sender, seconds: float | None) -> bool:
+    loop = asyncio.get_running_loop()
+    finished: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(lambda: finished.done() or finished.set_result(None))
+
+    sender.on_finished.append(wake)
+    if sender.finished.is_set():
+        return True
+    await asyncio.wait([finished], timeout=seconds)
+    return sender.finished.is_set()
+
+
+async def _park(life: Life, operation: Operation, reason: str) -> None:
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(lambda: woken.done() or woken.set_result(None))
+
+    life.operations.park(operation, reason, wake)
+    try:
+        life.check_open()
+        await woken
+        life.check_open()
+    finally:
+        life.operations.unpark(operation)
+
+
+def call_in_own_loop(dispatch: Dispatch, operation: Operation) -> Outcome:
+    """Run an async body for a sync agent."""
+    with invoke.serving(dispatch, operation):
+        outcome: Outcome = _in_own_loop(call_async(dispatch, operation))
+    return outcome
+
+
+def await_in_own_loop(answer: Awaitable[Any]) -> Any:
+    """Await an async probe's answer for a sync agent."""
+    return _in_own_loop(_probe_answer(answer))
+
+
+def _in_own_loop(work: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    # A sync agent that was itself started inside a loop: this thread's loop is busy, so another thread runs one.
+    box: list[Any] = []
+    context = copy_context()
+    thread = threading.Thread(target=lambda: box.append(context.run(asyncio.run, work)))
+    thread.start()
+    thread.join()
+    return box[0]

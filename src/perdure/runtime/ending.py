@@ -1,0 +1,203 @@
+"""How a life leaves its run: what is still open decides, whatever main returned or raised (semantics §2.2, R5)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.core.codec import encode_or_repr
+from perdure.core.transitions import CallEvent, RunEvent, next_run_status
+from perdure.model.errors import CallDenied, CallError, DeadlineExceeded
+from perdure.model.run import RunStatus, StepStatus, WaitReason
+from perdure.model.toolcall import CallRow, CallStatus
+from perdure.runtime import recording, starting
+from perdure.runtime.actions import LIVING_SENDERS
+from perdure.runtime.life import Life
+from perdure.runtime.steps import block_open_steps
+from perdure.store.sql_store import SqlStore
+
+_PRECEDENCE = (
+    WaitReason.IN_DOUBT,
+    WaitReason.APPROVAL,
+    WaitReason.CHALLENGE,
+    WaitReason.QUESTION,
+    WaitReason.BUDGET,
+    WaitReason.TIMER,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What main did: it returned ``result``, raised ``error``, or was ended because everything was parked."""
+
+    result: Any = None
+    error: BaseException | None = None
+    suspended: bool = False
+
+
+def end_life(life: Life, store: SqlStore, ending: Ending) -> None:
+    """Write the end of this life in one transaction."""
+    rows = [_sweep(life, store, row) for row in store.calls.open(life.run_id)]
+    _ask_what_is_left(life, store)
+    reason = _reason(life, store, rows)
+    if reason is not None:
+        block_open_steps(life, store)
+        _finish(life, store, RunEvent.PARK, reason=reason, how=f"waiting ({reason})")
+        if reason == WaitReason.IN_DOUBT and not store.questions.open(life.run_id):
+            # What it waited for came while the life was being drained.
+            store.runs.queue(life.run_id, RunStatus.WAITING, life.now())
+        return
+    for row in rows:
+        if row.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL):
+            recording.close_question(life, store, row, "the run ended without asking for it again")
+            store.calls.move(row, CallEvent.WITHDRAWN, life.fence, life.now())
+    problem = ending.error or _unmet_conditions(life, store)
+    if problem is None:
+        _succeed(life, store, ending)
+    else:
+        _fail(life, store, problem)
+
+
+def _sweep(life: Life, store: SqlStore, row: CallRow) -> CallRow:
+    """Leave no started row behind whose outcome nobody will record."""
+    if row.status is CallStatus.RUNNING:
+        row = recording.store_lost(life, store, row)
+    if row.status is CallStatus.IN_DOUBT:
+        recording.ask_doubt(life, store, row, "the life ended before it was settled")
+    return row
+
+
+def _ask_what_is_left(life: Life, store: SqlStore) -> None:
+    for reason, row, against in life.parked_for:
+        unmet = set(life.context.unmet())
+        still = tuple(kin for kin in against if kin.call_no in unmet)
+        if reason == WaitReason.CHALLENGE and row is not None and still:
+            starting.ask_challenge(life, store, row, still)
+
+
+def _reason(life: Life, store: SqlStore, rows: list[CallRow]) -> WaitReason | None:
+    if any(store.calls.get(row.call_no).status is CallStatus.IN_DOUBT for row in rows):
+        return WaitReason.IN_DOUBT
+    found = {WaitReason(reason) for reason, _, _ in life.parked_for}
+    for reason in _PRECEDENCE:
+        if reason in found:
+            return reason
+    return None
+
+
+def _succeed(life: Life, store: SqlStore, ending: Ending) -> None:
+    text, exact = encode_or_repr(ending.result)
+    if not exact:
+        life.warn_once("the result of main has no JSON form; its repr is stored")
+    store.steps.move(life.root.step_id, life.fence, StepStatus.SUCCEEDED, now=life.now())
+    _finish(life, store, RunEvent.RETURN, result=text, how="succeeded")
+
+
+def _fail(life: Life, store: SqlStore, problem: BaseException) -> None:
+    code, detail = error_words(problem)
+    store.steps.move(
+        life.root.step_id, life.fence, StepStatus.FAILED, now=life.now(), error_code=code, error_detail=detail
+    )
+    call = call_behind(problem)
+    _finish(life, store, RunEvent.RAISE, error_code=code, error_detail=detail, ended_by=call, how="failed")
+
+
+def _finish(
+    life: Life,
+    store: SqlStore,
+    event: RunEvent,
+    *,
+    how: str,
+    reason: str | None = None,
+    result: str | None = None,
+    error_code: str | None = None,
+    error_detail: str | None = None,
+    ended_by: str | None = None,
+) -> None:
+    unmet = len(unmet_effects(life, store))
+    if any(sender.tool_call_id.rsplit(".", 1)[0] == life.run_id for sender in tuple(LIVING_SENDERS.values())):
+        how += "+sender"
+    store.runs.end(
+        life.run_id,
+        life.fence,
+        status=next_run_status(RunStatus.RUNNING, event),
+        reason=reason,
+        now=life.now(),
+        result=result,
+        error_code=error_code,
+        error_detail=error_detail,
+        ended_by=ended_by,
+    )
+    store.runs.end_life(life.run_id, life.fence, how=how, now=life.now(), counts=life.counts(unmet))
+
+
+def unmet_effects(life: Life, store: SqlStore) -> list[CallRow]:
+    """Return effects done by an earlier life and not asked for by this one (R5)."""
+    rows = (store.calls.get(call_no) for call_no in sorted(life.context.unmet()))
+    return [row for row in rows if row.effectful and row.status is CallStatus.SUCCEEDED]
+
+
+def call_behind(problem: BaseException | None) -> str | None:
+    """Return the id of the call whose error escaped, looking through ``raise … from``."""
+    while problem is not None:
+        if isinstance(problem, CallError) and problem.tool_call_id is not None:
+            return problem.tool_call_id
+        problem = problem.__cause__
+    return None
+
+
+def error_words(problem: BaseException) -> tuple[str, str]:
+    """Return the code and the sentence that stand in the run's row."""
+    if isinstance(problem, DeadlineExceeded):
+        return "deadline", str(problem)
+    if isinstance(problem, CallDenied):
+        return "denied", str(problem)
+    return type(problem).__name__, str(problem)
+
+
+class ConditionsUnmet(Exception):
+    """Main returned, and what the job expects is not evidenced (R041, R043)."""
+
+
+def _unmet_conditions(life: Life, store: SqlStore) -> ConditionsUnmet | None:
+    missing = [text for condition in life.spec.get("stop_conditions", ()) if (text := _unmet(life, store, condition))]
+    for path in life.spec.get("artifacts", {}).get("expected_outputs", ()):
+        if not _record_artifact(life, store, path):
+            missing.append(f"the expected output {path} is not in the workspace")
+    return ConditionsUnmet("; ".join(missing)) if missing else None
+
+
+def _unmet(life: Life, store: SqlStore, condition: Any) -> str | None:
+    if isinstance(condition, str):
+        return None if condition in life.satisfied else f"the stop condition {condition!r} was not satisfied"
+    if isinstance(condition, Mapping) and "artifact" in condition:
+        found = _record_artifact(life, store, str(condition["artifact"]))
+        return None if found else f"the artifact {condition['artifact']} is not in the workspace"
+    if isinstance(condition, Mapping) and "effect" in condition:
+        wanted = int(condition.get("times", 1))
+        done = store.calls.effects(life.run_id, str(condition["effect"]))
+        return None if done == wanted else f"{condition['effect']} has {done} receipts, not {wanted}"
+    return f"the stop condition {condition!r} is not one that can be checked"
+
+
+def _record_artifact(life: Life, store: SqlStore, path: str) -> bool:
+    file = life.workspace / path
+    inside = Path(file).resolve().is_relative_to(life.workspace.resolve())
+    if not inside or not file.is_file():
+        return False
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    store.steps.add_artifact(
+        life.run_id,
+        life.fence,
+        path=path,
+        sha256=digest.hexdigest(),
+        size_bytes=file.stat().st_size,
+        now=life.now(),
+    )
+    return True

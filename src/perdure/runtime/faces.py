@@ -1,0 +1,132 @@
+"""What ``main`` gets: ``Run`` for a sync agent, ``AsyncRun`` for an async one; two thin faces of one door."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from perdure.core.codec import from_tagged
+from perdure.model.errors import UsageError
+from perdure.runtime.checkpointing import STEP_BOUNDARY, write_checkpoint
+from perdure.runtime.door import Door, parse_options
+from perdure.runtime.frame import current_step
+from perdure.runtime.request import CallRequest
+from perdure.runtime.steps import Step
+
+
+class _Face:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._life = door.life
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._life.run_id
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """The inputs of the job, read-only."""
+        return MappingProxyType(from_tagged(self._life.spec["inputs"]))
+
+    @property
+    def workspace(self) -> Path:
+        """The run's own folder; it survives between lives."""
+        return self._life.workspace
+
+    @property
+    def attempt(self) -> int:
+        """The number of this life, from 1."""
+        return self._life.run.attempt + 1
+
+    def step(self, name: str, *, phase: str | None = None) -> Step:
+        """Open a named step; use it with ``with`` or ``async with``.
+
+        Args:
+            name: the step's name; the k-th of that name keeps its row in every life.
+            phase: ``plan crawl synthesize render upload send notify`` or a word of your own; the name when left out.
+        """
+        if not name:
+            raise UsageError("run.step needs a name")
+        return Step(self._life, name, phase or name)
+
+    def satisfy(self, condition: str, *, evidence: Any = None) -> None:
+        """Say that a named stop condition of the job holds, and why."""
+        self._life.check_open()
+        self._life.satisfied[condition] = evidence
+
+    def _memo(self, name: str, function: Any, args: Any, kwargs: Any, key: Any) -> CallRequest:
+        return self._door.memo_request(name, function, args, kwargs, key)
+
+    def _call(self, tool: Any, args: Any, kwargs: dict[str, Any]) -> CallRequest:
+        options = parse_options(
+            kwargs.pop("repeat_of", None), kwargs.pop("dedupe_key", None), kwargs.pop("on_challenge", "wait")
+        )
+        return self._door.request(self._door.find_tool(tool), args, kwargs, options)
+
+
+class Run(_Face):
+    """The run of ``def main(run)``."""
+
+    def call(self, tool: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a tool, by itself or by name, with options beside its arguments.
+
+        Args:
+            tool: a tool or its registered name.
+            args, kwargs: the tool's arguments; ``repeat_of=``, ``dedupe_key=`` and ``on_challenge="wait"|"raise"|"return"``
+                are options of the call.
+
+        Raises:
+            CallError: the call did not succeed; the same error in every life.
+        """
+        return self._door.serve_sync(self._call(tool, args, kwargs))
+
+    def memo(self, name: str, function: Callable[..., Any], /, *args: Any, key: Any = None, **kwargs: Any) -> Any:
+        """Compute something once and store it; calls made inside count as met with it.
+
+        Args:
+            name: what it is called in the ledger.
+            function: what computes it, called with ``args`` and ``kwargs``.
+            key: the identity, where the arguments are no JSON.
+        """
+        return self._door.serve_sync(self._memo(name, function, args, kwargs, key))
+
+    def now(self) -> str:
+        """Return the present as ISO-8601 UTC, the same in every life."""
+        return str(self.memo("now", self._life.now))
+
+    def checkpoint(self) -> str:
+        """Write a checkpoint here and return its id."""
+        life = self._life
+        life.check_open()
+        scope = current_step.get() or life.root
+        return life.ledger.run(lambda store: write_checkpoint(life, store, scope, STEP_BOUNDARY))
+
+
+class AsyncRun(_Face):
+    """The run of ``async def main(run)``: the same names, awaited."""
+
+    def call(self, tool: Any, /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
+        """Call a tool; a sync tool runs in a thread. Arguments and errors as in ``Run.call``."""
+        return self._door.serve_async(self._call(tool, args, kwargs))
+
+    def memo(
+        self, name: str, function: Callable[..., Any], /, *args: Any, key: Any = None, **kwargs: Any
+    ) -> Awaitable[Any]:
+        """Compute something once and store it. Arguments as in ``Run.memo``."""
+        return self._door.serve_async(self._memo(name, function, args, kwargs, key))
+
+    async def now(self) -> str:
+        """Return the present as ISO-8601 UTC, the same in every life."""
+        return str(await self.memo("now", self._life.now))
+
+    async def checkpoint(self) -> str:
+        """Write a checkpoint here and return its id."""
+        from perdure.runtime.drive_async import commit
+
+        life = self._life
+        life.check_open()
+        scope = current_step.get() or life.root
+        return str(await commit(life, lambda store: write_checkpoint(life, store, scope, STEP_BOUNDARY)))

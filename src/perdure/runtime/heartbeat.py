@@ -1,0 +1,66 @@
+"""Renews the leases of this process's lives; a renewal that is refused ends the life's authority."""
+
+from __future__ import annotations
+
+import threading
+
+from perdure.model.errors import LeaseLost, StoreError
+from perdure.ports.clock import after
+from perdure.runtime.lease import HEARTBEAT_SECONDS, LEASE_SECONDS
+from perdure.runtime.life import Life
+
+
+class Heartbeat:
+    """One thread that renews all leases; started with the first life."""
+
+    def __init__(self) -> None:
+        self._lives: dict[Life, float] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, life: Life) -> None:
+        """Begin to renew a life's lease."""
+        with self._lock:
+            self._lives[life] = life.elapsed_seconds()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._beat, name="perdure-heartbeat", daemon=True)
+                self._thread.start()
+
+    def remove(self, life: Life) -> None:
+        """Stop renewing a life's lease."""
+        with self._lock:
+            self._lives.pop(life, None)
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._stop.wait(HEARTBEAT_SECONDS):
+            with self._lock:
+                lives = list(self._lives.items())
+            for life, charged in lives:
+                self._renew(life, charged)
+
+    def _renew(self, life: Life, charged_seconds: float) -> None:
+        elapsed = life.elapsed_seconds()
+        now = life.now()
+        expires = after(now, LEASE_SECONDS)
+        try:
+            life.ledger.run(
+                lambda store: store.runs.renew(
+                    life.run_id, life.fence, now=now, expires=expires, active_seconds=elapsed - charged_seconds
+                )
+            )
+        except (LeaseLost, StoreError) as problem:
+            with self._lock:
+                still = life in self._lives
+            if still:
+                life.fail(problem)
+            return
+        with self._lock:
+            if life in self._lives:
+                self._lives[life] = elapsed

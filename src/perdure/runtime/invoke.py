@@ -1,0 +1,104 @@
+"""One attempt of a tool or one question to a probe, with what the function may see set around it."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Any
+
+from perdure.model.toolcall import INNER_NAMESPACES
+from perdure.ports.tool import Probe, ToolFailed, current_context
+from perdure.runtime.actions import LIVING_SENDERS, Consult, Dispatch, Ended, Outcome, Sender
+from perdure.runtime.frame import current_parent
+from perdure.runtime.life import Life
+from perdure.runtime.operations import Operation, current_operation
+
+
+@contextmanager
+def serving(dispatch: Dispatch, operation: Operation) -> Iterator[None]:
+    """Set what a tool's body may see: its call's context, and that calls made inside belong to it."""
+    tokens = (
+        current_context.set(dispatch.context),
+        current_parent.set(dispatch.row.tool_call_id),
+        current_operation.set(operation),
+    )
+    try:
+        yield
+    finally:
+        current_operation.reset(tokens[2])
+        current_parent.reset(tokens[1])
+        current_context.reset(tokens[0])
+
+
+@contextmanager
+def at_the_edge(life: Life, dispatch: Dispatch, operation: Operation) -> Iterator[None]:
+    """Mark physical work for the crash knobs, before and after it."""
+    row = dispatch.row
+    name = row.tool_name if row.tool_namespace not in INNER_NAMESPACES else f"{row.tool_namespace}:{row.tool_name}"
+    place = life.place(operation.frame, name, row.tool_call_id)
+    operation.frame.step.physical = True
+    life.around.knobs.before_tool(place)
+    yield
+    life.around.knobs.tool_returned(place)
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """Return what an exception says of an attempt: only ``ToolFailed`` says that nothing happened."""
+    if isinstance(error, ToolFailed):
+        return Outcome(Ended.NOT_DONE, error=error, retry=error.retry)
+    return Outcome(Ended.RAISED, error=error, fatal=not isinstance(error, Exception))
+
+
+def call_here(dispatch: Dispatch, operation: Operation) -> Outcome:
+    """Run a sync body in this thread."""
+    with serving(dispatch, operation):
+        try:
+            return Outcome(Ended.VALUE, value=dispatch.body(*dispatch.args, **dispatch.kwargs))
+        except BaseException as error:
+            return outcome_of(error)
+
+
+def start_thread(dispatch: Dispatch, operation: Operation, body: Callable[[], Outcome]) -> Sender:
+    """Run a body in a daemon thread of its own, registered as a sender until it returns."""
+    sender = Sender(dispatch.row.tool_call_id)
+    LIVING_SENDERS[sender.tool_call_id] = sender
+    context = copy_context()
+
+    def work() -> None:
+        sender.finish(context.run(body))
+
+    threading.Thread(target=work, name=f"perdure-{dispatch.row.tool_call_id}", daemon=True).start()
+    return sender
+
+
+def timed_out(sender: Sender) -> Outcome:
+    """Return the outcome of an attempt that gave no answer in time while its sender goes on."""
+    return Outcome(Ended.TIMED_OUT, error=TimeoutError("no answer within the timeout"), sender=sender)
+
+
+def ask_probe(consult: Consult) -> Any:
+    """Return what a probe function gives back (maybe an awaitable); an exception is ``unknown``."""
+    token = current_context.set(consult.context)
+    try:
+        return consult.probe(consult.context)
+    except Exception as problem:
+        return Probe.unknown(f"the probe raised {type(problem).__name__}: {problem}")
+    finally:
+        current_context.reset(token)
+
+
+def checked_probe(answer: Any) -> Probe:
+    """Return an answer, or ``unknown`` where a probe gave back something else."""
+    if isinstance(answer, Probe):
+        return answer
+    return Probe.unknown(f"the probe returned {type(answer).__name__}, not a Probe")
+
+
+def is_awaitable(value: Any) -> bool:
+    """Return whether a value must be awaited."""
+    return inspect.isawaitable(value)
+
+

@@ -1,0 +1,203 @@
+"""The ledger: the one writer of this process. It group-commits, in order, what all runs hand it.
+
+Three rules. A waiter is answered only after COMMIT returned. A member that fails alone is undone alone, by its savepoint.
+A fault of the store, or a transaction that is gone after an error, fails every member of the group and ends this process's
+authority: nothing is retried in place (design.md §4).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from perdure.model.errors import StorageFault, StoreError
+from perdure.ports.store import CrashPoint, no_crash_point
+from perdure.store.sql_store import SqlStore
+
+T = TypeVar("T")
+Work = Callable[[SqlStore], T]
+LINGER_SECONDS = 0.002
+
+
+class Member(Generic[T]):
+    """One piece of work in a group, with its answer."""
+
+    __slots__ = ("done", "error", "notify", "value", "work")
+
+    def __init__(self, work: Work[T], notify: Callable[[Member[T]], None] | None) -> None:
+        self.work = work
+        self.notify = notify
+        self.done = False
+        self.value: T | None = None
+        self.error: BaseException | None = None
+
+    def result(self) -> T:
+        """Return the answer or raise the member's error."""
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]
+
+
+class Ledger:
+    """Serialises and group-commits work on one store.
+
+    Args:
+        store: used only while the ledger's lock is held.
+        crash_point: the numbered points of the operator's knobs.
+        linger_seconds: how long work that nobody waits for may wait for company.
+    """
+
+    def __init__(
+        self, store: SqlStore, *, crash_point: CrashPoint = no_crash_point, linger_seconds: float = LINGER_SECONDS
+    ) -> None:
+        self._store = store
+        self._crash_point = crash_point
+        self._linger_seconds = linger_seconds
+        self._lock = threading.Lock()
+        self._queue: deque[Member[Any]] = deque()
+        self._work_waits = threading.Condition(threading.Lock())
+        self._urgent = False
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self.fault: StoreError | None = None
+        self.crowd = 0
+        """How many operations of this process are in flight; a lone one commits itself, without a hop."""
+
+    def run(self, work: Work[T]) -> T:
+        """Commit ``work`` together with everything that was handed in before it, and return its value."""
+        member: Member[T] = Member(work, None)
+        self._queue.append(member)
+        with self._lock:
+            if not member.done:
+                self._commit(self._drain())
+        return member.result()
+
+    def post(self, work: Work[Any], failed: Callable[[BaseException], None]) -> None:
+        """Hand in work that nobody waits for; it is durable with the next group, in order."""
+
+        def notify(member: Member[Any]) -> None:
+            if member.error is not None:
+                failed(member.error)
+
+        self._queue.append(Member(work, notify))
+        self._wake(urgent=False)
+
+    def submit(self, work: Work[T], notify: Callable[[Member[T]], None]) -> None:
+        """Hand in work whose answer goes to ``notify``, called on the ledger thread after COMMIT returned."""
+        self._queue.append(Member(work, notify))
+        self._wake(urgent=True)
+
+    def read(self, work: Work[T]) -> T:
+        """Return what ``work`` reads, after everything handed in before it was committed."""
+        with self._lock:
+            if self._queue:
+                self._commit(self._drain())
+            self._store.connection.check()
+            return work(self._store)
+
+    def flush(self) -> None:
+        """Return when everything handed in before is durable.
+
+        Raises:
+            StoreError: it is not, and never will be by this process.
+        """
+        with self._lock:
+            if self._queue:
+                self._commit(self._drain())
+        if self.fault is not None:
+            raise self.fault
+
+    def close(self) -> None:
+        """Commit what waits, stop the thread and close the store."""
+        with self._lock:
+            if self._queue:
+                self._commit(self._drain())
+        with self._work_waits:
+            self._closing = True
+            self._work_waits.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        self._store.connection.close()
+
+    def _wake(self, *, urgent: bool) -> None:
+        with self._work_waits:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="perdure-ledger", daemon=True)
+                self._thread.start()
+            self._urgent = self._urgent or urgent
+            self._work_waits.notify()
+
+    def _serve(self) -> None:
+        while True:
+            with self._work_waits:
+                while not self._queue and not self._closing:
+                    self._work_waits.wait()
+                if self._closing and not self._queue:
+                    return
+                if not self._urgent:
+                    self._work_waits.wait_for(lambda: self._urgent or self._closing, self._linger_seconds)
+                self._urgent = False
+            with self._lock:
+                batch = self._drain()
+                if batch:
+                    self._commit(batch)
+
+    def _drain(self) -> list[Member[Any]]:
+        batch = []
+        while self._queue:
+            batch.append(self._queue.popleft())
+        return batch
+
+    def _commit(self, batch: list[Member[Any]]) -> None:
+        try:
+            if self.fault is not None:
+                raise self.fault
+            self._store.connection.check()
+            self._transact(batch)
+        except StoreError as problem:
+            self.fault = self.fault or problem
+            for member in batch:
+                member.error = problem
+        for member in batch:
+            member.done = True
+        for member in batch:
+            if member.notify is not None:
+                member.notify(member)
+
+    def _transact(self, batch: list[Member[Any]]) -> None:
+        connection = self._store.connection
+        connection.begin()
+        try:
+            for member in batch:
+                self._perform(member)
+            self._crash_point("before commit")
+            connection.commit()
+        except BaseException:
+            _roll_back(connection)
+            raise
+        self._crash_point("after commit")
+
+    def _perform(self, member: Member[Any]) -> None:
+        connection = self._store.connection
+        connection.savepoint()
+        try:
+            member.value = member.work(self._store)
+        except StorageFault:
+            raise
+        except Exception as problem:
+            if not connection.in_transaction():
+                raise StorageFault(f"the transaction was gone after an error: {problem}") from problem
+            connection.undo_to_savepoint()
+            member.error = problem
+        else:
+            connection.release()
+
+
+def _roll_back(connection: Any) -> None:
+    try:
+        connection.rollback()
+    except StoreError:
+        # The transaction is lost either way; the first fault is the one that is reported.
+        return

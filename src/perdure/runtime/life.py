@@ -1,0 +1,181 @@
+"""One process life of a run: what it owns, what it has met, and what it counts."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perdure.core.policy import evaluate
+from perdure.model.errors import RunSuspended
+from perdure.model.policy import Decision, Policy
+from perdure.model.run import Owner, RunRow
+from perdure.model.toolcall import CallRow
+from perdure.ports.clock import Clock
+from perdure.runtime.context import Context
+from perdure.runtime.crashpoints import Knobs, Place
+from perdure.runtime.frame import Frame, StepScope
+from perdure.runtime.ledger import Ledger
+from perdure.runtime.operations import Operations
+from perdure.runtime.registry import AnyTool, Registry
+from perdure.store.runs import LifeCounts, StepRow
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Settings of time and strictness; the defaults are right for real work.
+
+    Args:
+        quiet_seconds: how long everything must be parked before a life ends.
+        wait_poll_seconds: how often ``--wait`` looks for an answer.
+        sender_grace_seconds: how long a sender past its timeout is waited for before a person is asked.
+        first_retry_seconds: the wait after a first failed attempt.
+        strict_receipts: wait for each receipt's own commit instead of letting the next one carry it.
+    """
+
+    quiet_seconds: float = 1.0
+    wait_poll_seconds: float = 0.25
+    sender_grace_seconds: float = 30.0
+    first_retry_seconds: float = 0.5
+    strict_receipts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every life of an engine shares; clock, ids and randomness come from here."""
+
+    ledger: Ledger
+    ledger_id: str
+    clock: Clock
+    policy: Policy
+    knobs: Knobs
+    owner: Owner
+    tuning: Tuning = field(default_factory=Tuning)
+    random_unit: Callable[[], float] = random.random
+    new_token: Callable[[], str] = lambda: _base32(10)
+
+
+class Life:
+    """The state of one life; the gateway, the steps and the runner work on it."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        run: RunRow,
+        spec: Mapping[str, Any],
+        registry: Registry,
+        *,
+        fence: int,
+        waits: bool,
+        is_async: bool,
+    ) -> None:
+        self.around = around
+        self.run = run
+        self.run_id = run.run_id
+        self.spec = spec
+        self.registry = registry
+        self.fence = fence
+        self.waits = waits
+        self.is_async = is_async
+        self.ledger = around.ledger
+        self.workspace = Path(run.workspace)
+        self.context = Context()
+        self.operations = Operations()
+        self.root = StepScope(f"{run.run_id}.s0", "main", "run", 0)
+        self.steps: dict[tuple[str, int], StepRow] = {}
+        self.step_counts: dict[str, int] = {}
+        self.open_steps: list[StepScope] = []
+        self.next_step_index = 0
+        self.next_call_number = 1
+        self.next_checkpoint_number = 1
+        self.delivered = 0
+        self.last_tool_call_id: str | None = None
+        self.replayed = 0
+        self.settled = 0
+        self.challenged = 0
+        self.satisfied: dict[str, Any] = {}
+        self.parked_for: list[tuple[str, CallRow | None, tuple[CallRow, ...]]] = []
+        self.on_close: Callable[[], None] = _nothing
+        self.closed = False
+        self.failure: BaseException | None = None
+        self.began_at = around.clock.monotonic()
+        self._decisions: dict[tuple[str, str], Decision] = {}
+        self._warned: set[str] = set()
+
+    def now(self) -> str:
+        """Return the wall time for records."""
+        return self.around.clock.now()
+
+    def elapsed_seconds(self) -> float:
+        """Return the seconds since this life claimed the run."""
+        return self.around.clock.monotonic() - self.began_at
+
+    def decision(self, tool: AnyTool) -> Decision:
+        """Return what the policy says of a tool; asked once per life."""
+        key = (tool.declaration.namespace, tool.name)
+        found = self._decisions.get(key)
+        if found is None:
+            found = self._decisions[key] = evaluate(self.around.policy, tool.declaration)
+            for warning in found.warnings:
+                self.warn_once(warning)
+        return found
+
+    def warn_once(self, text: str) -> None:
+        """Warn about something once per life (R083)."""
+        if text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(f"perdure: {text}", RuntimeWarning, stacklevel=3)
+
+    def check_open(self) -> None:
+        """Refuse every engine call after the life has ended; nothing is written.
+
+        Raises:
+            RunSuspended: the life is over.
+        """
+        if self.closed:
+            raise RunSuspended(f"this life of run {self.run_id} has ended")
+
+    def close(self) -> None:
+        """End the life: no engine call is served any more.
+
+        The parked calls of an async agent are told only after main was cancelled, so that no exception of ours reaches it.
+        """
+        self.closed = True
+        self.on_close()
+        if not self.is_async:
+            self.operations.wake_parked()
+
+    def fail(self, problem: BaseException) -> None:
+        """Give up the process's authority over the run after a lost lease or a fault of the store."""
+        if self.failure is None:
+            self.failure = problem
+        self.close()
+
+    def counts(self, unmet: int) -> LifeCounts:
+        """Return what this life did."""
+        return LifeCounts(self.replayed, self.settled, self.challenged, unmet)
+
+    def place(self, frame: Frame, tool_name: str | None = None, tool_call_id: str | None = None) -> Place:
+        """Return where physical work stands, for the crash knobs."""
+        return Place(frame.step.step_id, frame.step.name, frame.step.phase, tool_name, tool_call_id)
+
+    def place_of_step(self, step: StepScope) -> Place:
+        """Return the place of a step's end."""
+        return Place(step.step_id, step.name, step.phase)
+
+    def no_duplicates(self) -> bool | None:
+        """Return ``no_duplicate_external_actions`` of the job, or ``None`` where it says nothing."""
+        value = self.spec.get("constraints", {}).get("no_duplicate_external_actions")
+        return value if isinstance(value, bool) else None
+
+
+def _nothing() -> None:
+    return None
+
+
+def _base32(length: int) -> str:
+    return "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz234567") for _ in range(length))

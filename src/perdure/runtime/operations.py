@@ -1,0 +1,129 @@
+"""Which engine operations of a life are in flight, which are parked, and whether the life is quiet (semantics §2.3)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from perdure.model.toolcall import CallRow
+from perdure.runtime.frame import Frame
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """One engine call in flight.
+
+    ``started`` turns true when a dispatch of this life began; ``parked`` holds what it waits for; ``challengers`` are the
+    kin that G2 holds against it until the run is quiet; ``response`` is the receipt that this life has just stored.
+    """
+
+    frame: Frame
+    enclosing: Operation | None
+    row: CallRow | None = None
+    started: bool = False
+    parked: str | None = None
+    response: str | None = None
+    inner: int = 0
+    challengers: tuple[CallRow, ...] = ()
+    wake: Callable[[], None] | None = None
+    done_callbacks: list[Callable[[], None]] = field(default_factory=list)
+
+
+current_operation: ContextVar[Operation | None] = ContextVar("perdure_operation", default=None)
+
+
+class Operations:
+    """The operations of one life; safe to use from several threads.
+
+    Args:
+        changed: called, without the lock, whenever the picture changed.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._live: set[Operation] = set()
+        self._parked = 0
+        self.began = 0
+        self.changed: Callable[[], None] = _nothing
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def begin(self, frame: Frame) -> Operation:
+        """Register an operation inside the one that is being served here, if any."""
+        operation = Operation(frame, current_operation.get())
+        with self._lock:
+            self._live.add(operation)
+            self.began += 1
+            if operation.enclosing is not None:
+                operation.enclosing.inner += 1
+        self.changed()
+        return operation
+
+    def end(self, operation: Operation) -> None:
+        """Forget an operation and let the parked ones look again."""
+        with self._lock:
+            self._live.discard(operation)
+            if operation.enclosing is not None:
+                operation.enclosing.inner -= 1
+        for callback in operation.done_callbacks:
+            callback()
+        self.wake_parked()
+        self.changed()
+
+    def park(self, operation: Operation, reason: str, wake: Callable[[], None]) -> None:
+        """Mark an operation as one that only something else can move."""
+        with self._lock:
+            operation.parked = reason
+            operation.wake = wake
+            self._parked += 1
+        self.changed()
+
+    def unpark(self, operation: Operation) -> None:
+        """Mark an operation as moving again."""
+        with self._lock:
+            operation.parked = None
+            operation.wake = None
+            self._parked -= 1
+        self.changed()
+
+    def wake_parked(self) -> None:
+        """Let every parked operation look at its row again."""
+        with self._lock:
+            wakes = [operation.wake for operation in self._live if operation.wake is not None]
+        for wake in wakes:
+            wake()
+
+    @property
+    def parked_count(self) -> int:
+        """How many operations are parked."""
+        return self._parked
+
+    def parked(self) -> list[Operation]:
+        """Return the parked operations."""
+        with self._lock:
+            return [operation for operation in self._live if operation.parked is not None]
+
+    def all_parked(self) -> bool:
+        """Return whether something is parked and nothing moves; an operation that only waits for an inner one moves with it."""
+        with self._lock:
+            leaves = [operation for operation in self._live if operation.inner == 0]
+            return bool(leaves) and all(operation.parked is not None for operation in leaves)
+
+    def serving(self, call_no: int) -> Operation | None:
+        """Return the operation of this life that has dispatched a row, if it still runs."""
+        with self._lock:
+            for operation in self._live:
+                if operation.row is not None and operation.row.call_no == call_no and operation.started:
+                    return operation
+        return None
+
+    def __iter__(self) -> Iterator[Operation]:
+        with self._lock:
+            return iter(tuple(self._live))
+
+
+def _nothing() -> None:
+    return None

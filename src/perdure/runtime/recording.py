@@ -1,0 +1,233 @@
+"""Write what an attempt gave back: a receipt, a definite failure, or a doubt."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from perdure.core.backoff import delay_seconds
+from perdure.core.codec import encode_or_repr
+from perdure.core.transitions import CallEvent
+from perdure.model.errors import CallError, ConstraintViolated, LeaseLost
+from perdure.model.toolcall import INNER_NAMESPACES, CallKey, CallRow, CallStatus, Evidence
+from perdure.ports.clock import after
+from perdure.ports.tool import Probe
+from perdure.runtime.actions import Ended, Outcome
+from perdure.runtime.life import Life
+from perdure.store.sql_store import SqlStore
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A value as it is stored; ``exact`` is false where only its ``repr`` could be."""
+
+    text: str
+    exact: bool
+    ref: str | None
+
+
+def receipt_of(life: Life, row: CallRow, outcome: Outcome) -> Receipt:
+    """Return the receipt of a value, warning once where it has no JSON form."""
+    text, exact = encode_or_repr(outcome.value)
+    if not exact:
+        life.warn_once(f"the result of {row.tool_name} has no JSON form; its repr is stored")
+    return Receipt(text, exact, None)
+
+
+def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> CallRow | None:
+    """Store a receipt for a started row.
+
+    A stale owner's receipt is refused by the fence and ``None`` is returned, but what it knows is kept as evidence: success
+    counts from anyone.
+    """
+    current = store.calls.get(row.call_no)
+    ref = receipt.ref or current.handle
+    now = life.now()
+    if current.status is CallStatus.SUCCEEDED:
+        return _second_success(life, store, current, ref, now)
+    if ref is not None and store.calls.ref_owner(row.tool_name, ref) is not None:
+        life.warn_once(f"{row.tool_call_id}: the reference {ref} belongs to another call already")
+        ref = None
+    seq = life.delivered + 1
+    try:
+        store.calls.succeed(current, life.fence, now, response=receipt.text, ref=ref, delivered_seq=seq)
+    except LeaseLost:
+        add_evidence(life, store, row, "reply", "happened", detail=receipt.text, ref=ref)
+        return None
+    if row.attempt > 1:
+        add_evidence(life, store, row, "attempt", "done", ref=ref)
+    life.delivered = seq
+    if row.tool_namespace not in INNER_NAMESPACES:
+        life.last_tool_call_id = row.tool_call_id
+    close_question(life, store, row, "the call succeeded")
+    return store.calls.get(row.call_no)
+
+
+def _second_success(life: Life, store: SqlStore, row: CallRow, ref: str | None, now: str) -> CallRow:
+    if ref is not None and ref != row.external_correlation_id:
+        add_evidence(life, store, row, "reply", "duplicate_found", ref=ref)
+    return row
+
+
+def store_setback(life: Life, store: SqlStore, row: CallRow, outcome: Outcome, attempts_allowed: int) -> CallRow:
+    """Record an attempt that gave no value: not done and due again, failed for certain, or lost."""
+    current = store.calls.get(row.call_no)
+    if current.status is not CallStatus.RUNNING:
+        return current
+    now = life.now()
+    error = outcome.error
+    says = f"{type(error).__name__}: {error}" if error is not None else outcome.ended.value
+    if outcome.ended is Ended.NOT_DONE:
+        add_evidence(life, store, row, "attempt", "not_done", detail=says)
+        if outcome.retry and row.attempt < attempts_allowed:
+            wait = _backoff(life, row)
+            store.calls.move(current, CallEvent.NOT_DONE, life.fence, now, not_before=after(now, wait))
+            return store.calls.get(row.call_no)
+        return _fail(life, store, current, error, now)
+    if outcome.fatal and not current.effectful:
+        store.calls.move(current, CallEvent.RERUN, life.fence, now)
+        return store.calls.get(row.call_no)
+    if current.effectful:
+        add_evidence(life, store, row, "attempt", "lost", detail=says)
+        store.calls.move(
+            current,
+            CallEvent.LOST,
+            life.fence,
+            now,
+            not_before=after(now, _backoff(life, row)),
+            error_code=type(error).__name__ if error is not None else "timeout",
+            error_detail=str(error) if error is not None else "no answer within the timeout",
+        )
+        return store.calls.get(row.call_no)
+    return _fail(life, store, current, error, now)
+
+
+def _backoff(life: Life, row: CallRow) -> float:
+    tuning = life.around.tuning
+    return delay_seconds(max(row.attempt, 1), life.around.random_unit(), first_seconds=tuning.first_retry_seconds)
+
+
+def _fail(life: Life, store: SqlStore, row: CallRow, error: BaseException | None, now: str) -> CallRow:
+    store.calls.move(
+        row,
+        CallEvent.FAILED,
+        life.fence,
+        now,
+        error_code=type(error).__name__ if error is not None else "timeout",
+        error_detail=str(error) if error is not None else "no answer within the timeout",
+        caused_by=error.tool_call_id if isinstance(error, CallError) else None,
+    )
+    close_question(life, store, row, "the call failed for certain")
+    return store.calls.get(row.call_no)
+
+
+def store_lost(life: Life, store: SqlStore, row: CallRow) -> CallRow:
+    """Record that a started call's sender is gone: in doubt if it has an effect, else not done."""
+    current = store.calls.get(row.call_no)
+    if current.status is CallStatus.RUNNING:
+        if current.effectful:
+            add_evidence(life, store, current, "attempt", "lost", detail="the process that sent it is gone")
+            store.calls.move(current, CallEvent.LOST, life.fence, life.now())
+        else:
+            store.calls.move(current, CallEvent.RERUN, life.fence, life.now())
+    return store.calls.get(row.call_no)
+
+
+def take_late_reply(life: Life, store: SqlStore, row: CallRow) -> CallRow:
+    """Settle a doubt by the reply that an old owner left as evidence."""
+    for item in store.calls.evidence(row.tool_call_id):
+        if item.kind == "reply" and item.says == "happened" and item.attempt == row.attempt:
+            return store_receipt(life, store, row, Receipt(item.detail or "null", True, item.ref)) or row
+    return store.calls.get(row.call_no)
+
+
+def store_probe(life: Life, store: SqlStore, row: CallRow, answer: Probe) -> tuple[CallRow, str]:
+    """Record a probe's answer and, where it is evidence of success, the receipt (R6); return the row and the verdict."""
+    current = store.calls.get(row.call_no)
+    verdict, reason = _weigh(store, current, answer)
+    detail = json.dumps({"complete": answer.complete, "reason": reason or answer.reason})
+    add_evidence(life, store, row, "probe", verdict, detail=detail, ref=answer.ref)
+    if verdict == "happened" and current.status is CallStatus.IN_DOUBT:
+        text, _ = encode_or_repr(answer.result)
+        try:
+            store.calls.succeed(
+                current, life.fence, life.now(), response=text, ref=answer.ref, delivered_seq=None
+            )
+        except ConstraintViolated:
+            return current, "unknown"
+        close_question(life, store, row, "the probe found it")
+    return store.calls.get(row.call_no), verdict
+
+
+def _weigh(store: SqlStore, row: CallRow, answer: Probe) -> tuple[str, str]:
+    if answer.verdict == "happened":
+        if answer.ref is None:
+            key = CallKey(row.tool_namespace, row.tool_name, row.args_hash)
+            kin_done = any(
+                item.status is CallStatus.SUCCEEDED and item.call_no != row.call_no
+                for item in store.calls.same_tool(row.run_id, key)
+            )
+            return ("unknown", "happened without a ref beside a succeeded kin") if kin_done else ("happened", "")
+        owner = store.calls.ref_owner(row.tool_name, answer.ref)
+        if owner is not None and owner != row.tool_call_id:
+            return "unknown", f"the reference belongs to {owner}"
+        return "happened", ""
+    if answer.verdict == "not_happened" and not answer.complete:
+        return "unknown", "the listing was not complete"
+    return answer.verdict, ""
+
+
+def store_not_done(life: Life, store: SqlStore, row: CallRow) -> CallRow:
+    """Believe that it did not happen: the quarantine is over and the provider said no twice."""
+    current = store.calls.get(row.call_no)
+    if current.status is CallStatus.IN_DOUBT:
+        store.calls.move(current, CallEvent.NOT_DONE, life.fence, life.now())
+        close_question(life, store, row, "the probe says no, after the quarantine")
+    return store.calls.get(row.call_no)
+
+
+def store_give_up(life: Life, store: SqlStore, row: CallRow) -> CallRow:
+    """Fail a call that provably did nothing and has no attempts left."""
+    current = store.calls.get(row.call_no)
+    if current.status is CallStatus.IN_DOUBT:
+        store.calls.move(
+            current,
+            CallEvent.FAILED,
+            life.fence,
+            life.now(),
+            error_code=current.error_code or "ToolFailed",
+            error_detail=current.error_detail or "it did not happen, and the attempts are used up",
+        )
+        close_question(life, store, row, "it did not happen, and the attempts are used up")
+    return store.calls.get(row.call_no)
+
+
+def ask_doubt(life: Life, store: SqlStore, row: CallRow, why: str) -> CallRow:
+    """Put a call in doubt into the inbox, once."""
+    current = store.calls.get(row.call_no)
+    if current.status is CallStatus.IN_DOUBT and store.questions.open_of_call(row.tool_call_id) is None:
+        store.questions.ask(
+            "a" + life.around.new_token(),
+            run_id=life.run_id,
+            tool_call_id=row.tool_call_id,
+            kind="in_doubt",
+            summary=f"{row.tool_name}: did it happen? {why}",
+            detail=json.dumps({"started_at": row.started_at, "attempt": row.attempt}),
+            request_hash=row.args_hash,
+            now=life.now(),
+        )
+    return current
+
+
+def close_question(life: Life, store: SqlStore, row: CallRow, why: str) -> None:
+    """Close what is open about a call, because evidence settled it."""
+    store.questions.close_of_call(row.tool_call_id, answer=why, actor="perdure", now=life.now())
+
+
+def add_evidence(
+    life: Life, store: SqlStore, row: CallRow, kind: str, says: str, *, detail: str | None = None, ref: str | None = None
+) -> None:
+    """Append one fact about a call."""
+    owner = life.around.owner
+    actor = f"life {life.run.attempt + 1} (pid {owner.pid})"
+    store.calls.add_evidence(row.tool_call_id, Evidence(kind, life.now(), actor, row.attempt, says, detail, ref))

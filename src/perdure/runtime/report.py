@@ -1,0 +1,202 @@
+"""Where a run stands, read from its rows: the outcome, and what waits with the commands that answer it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from perdure.core.codec import decode
+from perdure.model.errors import NotFound
+from perdure.model.run import Outcome, RunRow, Waiting
+from perdure.store.questions import Question
+from perdure.store.sql_store import SqlStore
+
+
+def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
+    """Return the outcome of a run as it stands.
+
+    Args:
+        flags: what every printed command needs to reach this ledger, such as ``--state-dir DIR``.
+
+    Raises:
+        NotFound: there is no such run.
+    """
+    row = store.runs.get(run_id)
+    if row is None:
+        raise NotFound(f"there is no run {run_id!r}")
+    life = store.runs.life(run_id, row.lease_fence)
+    waits = tuple(waiting(store, question, flags) for question in store.questions.open(run_id))
+    return Outcome(
+        run_id=run_id,
+        name=row.name,
+        status=row.status,
+        reason=row.reason,
+        result=decode(row.result) if row.result is not None else None,
+        calls=store.calls.counts(run_id),
+        replayed=life.replayed if life else 0,
+        settled=life.settled if life else 0,
+        challenged=life.challenged if life else 0,
+        unmet=life.unmet if life else 0,
+        duplicates_found=store.calls.duplicates_found(run_id),
+        attempt=row.attempt,
+        waiting_for=waits,
+        workspace=row.workspace,
+        resume_command=resume_command(row, flags),
+        error_code=row.error_code,
+        error_detail=row.error_detail,
+    )
+
+
+def resume_command(row: RunRow, flags: str) -> str:
+    """Return the command that goes on with a run; it works when it is pasted."""
+    return f"perdure resume {shlex.quote(row.run_id)}{_spaced(flags)}"
+
+
+def waiting(store: SqlStore, question: Question, flags: str) -> Waiting:
+    """Return one open question with its commands."""
+    call = store.calls.by_id(question.tool_call_id) if question.tool_call_id else None
+    return Waiting(
+        kind=question.kind,
+        id=question.approval_id,
+        tool_call_id=question.tool_call_id,
+        tool_name=call.tool_name if call else None,
+        since=question.created_at,
+        summary=question.summary,
+        commands=tuple(command + _spaced(flags) for command in _commands(question)),
+    )
+
+
+def _commands(question: Question) -> tuple[str, ...]:
+    call = question.tool_call_id
+    if question.kind == "in_doubt":
+        return (
+            f"perdure resolve {call} --happened",
+            f"perdure resolve {call} --did-not-happen",
+            f"perdure resolve {call} --abandon",
+        )
+    if question.kind == "challenge":
+        return (f"perdure resolve {call} --same", f"perdure resolve {call} --another")
+    if question.kind == "approval":
+        approval = question.approval_id
+        return (f"perdure approve {approval}", f"perdure deny {approval} --reason TEXT")
+    return (f"perdure inbox   # {question.approval_id}",)
+
+
+def _spaced(flags: str) -> str:
+    return f" {flags}" if flags else ""
+
+
+def run_document(found: Outcome) -> dict[str, Any]:
+    """Return the ``perdure.run/v1`` document of an outcome."""
+    from perdure.core.codec import to_tagged
+
+    return {
+        "schema": "perdure.run/v1",
+        "run_id": found.run_id,
+        "name": found.name,
+        "status": str(found.status),
+        "reason": found.reason,
+        "result": to_tagged(found.result),
+        "calls": dict(found.calls),
+        "replayed": found.replayed,
+        "settled": found.settled,
+        "challenged": found.challenged,
+        "unmet": found.unmet,
+        "duplicates_found": found.duplicates_found,
+        "attempt": found.attempt,
+        "waiting_for": [
+            {
+                "kind": item.kind,
+                "id": item.id,
+                "tool_call_id": item.tool_call_id,
+                "tool_name": item.tool_name,
+                "since": item.since,
+                "summary": item.summary,
+                "commands": list(item.commands),
+            }
+            for item in found.waiting_for
+        ],
+        "error": {"code": found.error_code, "detail": found.error_detail} if found.error_code else None,
+        "workspace": found.workspace,
+        "resume_command": found.resume_command,
+    }
+
+
+_PUBLIC = (
+    "call_no tool_call_id run_id step_id tool_namespace tool_name raw_tool_name side_effect_class replay_policy guarantee "
+    "status attempt occurrence idempotency_key effect_scope external_correlation_id prepared_at started_at finished_at "
+    "error_code error_detail request response policy_rule same_as parent_call_id handle fence"
+).split()
+CALL_FIELDS = (
+    "tool_call_id run_id step_id tool_name raw_tool_name side_effect_class replay_policy guarantee status attempt "
+    "occurrence idempotency_key prepared_at started_at finished_at error_code"
+).split()
+
+
+def calls(store: SqlStore, run_id: str | None, *, limit: int, inner: bool) -> list[dict[str, Any]]:
+    """Return calls with the fields of ``perdure.calls/v1``, oldest first."""
+    rows = store.calls.public(run_id=run_id, tool_call_id=None, inner=inner, after=0, limit=limit)
+    found = (dict(zip(_PUBLIC, row, strict=True)) for row in rows)
+    return [{name: item[name] for name in CALL_FIELDS} for item in found]
+
+
+def call(store: SqlStore, tool_call_id: str, *, flags: str) -> dict[str, Any]:
+    """Return one call with everything that is known of it.
+
+    Raises:
+        NotFound: there is no such call.
+    """
+    rows = store.calls.public(run_id=None, tool_call_id=tool_call_id, inner=True, after=0, limit=1)
+    for row in rows:
+        found = dict(zip(_PUBLIC, row, strict=True))
+        call_no = found.pop("call_no")
+        found["request"] = store.calls.request(call_no)
+        found["response"] = store.calls.response(call_no)
+        found["evidence"] = [
+            {
+                "kind": item.kind,
+                "at": item.at,
+                "actor": item.actor,
+                "attempt": item.attempt,
+                "says": item.says,
+                "detail": item.detail,
+                "ref": item.ref,
+            }
+            for item in store.calls.evidence(tool_call_id)
+        ]
+        found["questions"] = [
+            {"id": q.approval_id, "kind": q.kind, "status": q.status, "summary": q.summary, "answer": q.answer}
+            for q in store.questions.of_call(tool_call_id)
+        ]
+        still = store.questions.open_of_call(tool_call_id)
+        found["commands"] = list(waiting(store, still, flags).commands) if still else []
+        return found
+    raise NotFound(f"there is no call {tool_call_id!r}", next_command="perdure calls ls")
+
+
+def details(store: SqlStore, run_id: str) -> dict[str, Any]:
+    """Return the lives, steps and artifacts of a run."""
+    return {
+        "lives": [
+            {
+                "attempt": life.attempt,
+                "pid": life.owner.pid,
+                "started_at": life.started_at,
+                "ended_at": life.ended_at,
+                "how": life.how,
+                "replayed": life.replayed,
+                "settled": life.settled,
+                "challenged": life.challenged,
+                "unmet": life.unmet,
+            }
+            for life in store.runs.lives(run_id)
+        ],
+        "steps": [
+            {"step_id": s.step_id, "name": s.name, "phase": s.phase, "status": str(s.status), "error": s.error_detail}
+            for s in store.steps.list(run_id)
+        ],
+        "artifacts": [
+            {"path": row[0], "sha256": row[1], "size_bytes": row[2], "created_at": row[3]}
+            for row in store.steps.artifacts(run_id)
+        ],
+    }

@@ -1,0 +1,122 @@
+"""Steps: bounded, named units of a run; each end is a checkpoint (R018, R059)."""
+
+from __future__ import annotations
+
+from contextvars import Token
+from types import TracebackType
+from typing import Any
+
+from perdure.model.errors import RunSuspended
+from perdure.model.run import StepStatus
+from perdure.runtime.checkpointing import STEP_BOUNDARY, write_checkpoint
+from perdure.runtime.frame import StepScope, current_step
+from perdure.runtime.life import Life
+from perdure.store.runs import StepRow
+from perdure.store.sql_store import SqlStore
+
+
+class Step:
+    """A context manager, sync and async, around the body of a step."""
+
+    def __init__(self, life: Life, name: str, phase: str) -> None:
+        self._life = life
+        self._name = name
+        self._phase = phase
+        self._scope: StepScope | None = None
+        self._known: StepRow | None = None
+        self._token: Token[StepScope | None] | None = None
+
+    def __enter__(self) -> StepScope:
+        life = self._life
+        life.check_open()
+        count = life.step_counts.get(self._name, 0) + 1
+        life.step_counts[self._name] = count
+        self._known = life.steps.get((self._name, count))
+        if self._known is None:
+            self._scope = StepScope(
+                f"{life.run_id}.s{life.next_step_index}", self._name, self._phase, life.next_step_index
+            )
+            life.next_step_index += 1
+        else:
+            self._scope = StepScope(self._known.step_id, self._name, self._known.phase, self._known.step_index)
+        scope, known = self._scope, self._known
+        life.ledger.post(lambda store: _enter(life, store, scope, known, count), life.fail)
+        life.open_steps.append(scope)
+        self._token = current_step.set(scope)
+        return scope
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        life, scope = self._life, self._scope
+        if scope is None or self._token is None:
+            return
+        current_step.reset(self._token)
+        if scope in life.open_steps and not life.closed:
+            life.open_steps.remove(scope)
+        if life.closed or isinstance(error, RunSuspended) or _is_cancel(error):
+            return
+        known = self._known
+        life.ledger.run(lambda store: _leave(life, store, scope, known, error))
+        if error is None and scope.physical:
+            life.around.knobs.step_ended(life.place_of_step(scope))
+
+    async def __aenter__(self) -> StepScope:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+
+def _is_cancel(error: BaseException | None) -> bool:
+    return type(error).__name__ == "CancelledError"
+
+
+def _enter(life: Life, store: SqlStore, scope: StepScope, known: StepRow | None, count: int) -> None:
+    now = life.now()
+    if known is None:
+        store.steps.insert(
+            life.run_id,
+            life.fence,
+            step_id=scope.step_id,
+            name=scope.name,
+            phase=scope.phase,
+            occurrence=count,
+            now=now,
+        )
+    elif known.status is not StepStatus.SUCCEEDED:
+        store.steps.move(scope.step_id, life.fence, StepStatus.RUNNING, now=now, again=True)
+
+
+def _leave(
+    life: Life, store: SqlStore, scope: StepScope, known: StepRow | None, error: BaseException | None
+) -> None:
+    if known is not None and known.status is StepStatus.SUCCEEDED and not scope.physical:
+        return
+    now = life.now()
+    if error is None:
+        store.steps.move(scope.step_id, life.fence, StepStatus.SUCCEEDED, now=now)
+        write_checkpoint(life, store, scope, STEP_BOUNDARY)
+    else:
+        store.steps.move(
+            scope.step_id,
+            life.fence,
+            StepStatus.FAILED,
+            now=now,
+            error_code=type(error).__name__,
+            error_detail=str(error),
+        )
+
+
+def block_open_steps(life: Life, store: SqlStore) -> None:
+    """Mark the steps that a parked call left open."""
+    now = life.now()
+    for scope in life.open_steps:
+        store.steps.move(scope.step_id, life.fence, StepStatus.BLOCKED, now=now)
+
+
+def steps_by_name(rows: list[StepRow]) -> dict[tuple[str, int], Any]:
+    """Return the known steps of a run by (name, occurrence)."""
+    return {(row.name, row.occurrence): row for row in rows}

@@ -1,0 +1,206 @@
+"""What people decide: recorded with their name, single use, and bound by the same quarantine as the engine.
+
+The transaction that takes an answer also makes the run claimable when nothing else is open (semantics #28).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.core.codec import encode
+from perdure.core.transitions import CallEvent
+from perdure.model.errors import NotFound, UsageError, VerdictRefused
+from perdure.model.policy import DEFAULT_PROBE_LAG_SECONDS
+from perdure.model.run import RunStatus
+from perdure.model.toolcall import DENIED, CallRow, CallStatus, Evidence, ReplayPolicy
+from perdure.ports.clock import seconds_between
+from perdure.runtime.lease import Liveness, liveness, living_children
+from perdure.store.questions import Question
+from perdure.store.sql_store import SqlStore
+
+VERDICTS = ("happened", "did_not_happen", "abandon", "same", "another")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One answer of a person about a call in doubt or challenged.
+
+    Args:
+        says: one of ``VERDICTS``.
+        actor: who says it.
+        result: what the caller will get for ``happened``.
+        ref: the provider's own id of the effect.
+        same_as: which of the listed kin it is, for ``same``; the newest when left out.
+        force: accept "did not happen" while the sender may be alive; recorded.
+    """
+
+    says: str
+    actor: str
+    result: Any = None
+    ref: str | None = None
+    same_as: str | None = None
+    reason: str = ""
+    force: bool = False
+
+
+def resolve(store: SqlStore, tool_call_id: str, verdict: Verdict, now: str) -> CallRow:
+    """Take a verdict and return the row as it is then.
+
+    Raises:
+        NotFound: there is no such call.
+        VerdictRefused: it does not fit the call's state, or the sender may be alive.
+    """
+    row = store.calls.by_id(tool_call_id)
+    if row is None:
+        raise NotFound(f"there is no call {tool_call_id!r}")
+    if verdict.says in ("same", "another"):
+        _challenge(store, row, verdict, now)
+    elif verdict.says in VERDICTS:
+        _doubt(store, row, verdict, now)
+    else:
+        raise UsageError(f"a verdict is one of {', '.join(VERDICTS)}")
+    _let_the_run_go_on(store, row.run_id, now)
+    return store.calls.get(row.call_no)
+
+
+def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
+    fence = _fence(store, row)
+    if row.status is CallStatus.RUNNING:
+        _owner_must_be_gone(store, row)
+        store.calls.move(row, CallEvent.LOST, fence, now)
+        row = store.calls.get(row.call_no)
+    if row.status is not CallStatus.IN_DOUBT:
+        raise VerdictRefused(f"{row.tool_call_id} is {row.status}, not in doubt")
+    detail = None
+    if verdict.says == "happened":
+        owner = store.calls.ref_owner(row.tool_name, verdict.ref) if verdict.ref else None
+        if owner is not None:
+            raise VerdictRefused(f"the reference {verdict.ref} belongs to {owner}")
+        response = encode(verdict.result)
+        store.calls.succeed(row, fence, now, response=response, ref=verdict.ref, delivered_seq=None)
+    elif verdict.says == "did_not_happen":
+        problem = quarantine_problem(store, row, now)
+        if problem is not None and not verdict.force:
+            raise VerdictRefused(
+                f"{row.tool_call_id}: {problem}",
+                safe="Nothing was changed; a sender that is still alive could act after your answer.",
+                next_command=f"perdure resolve {row.tool_call_id} --did-not-happen   # later, or with --force",
+            )
+        detail = json.dumps({"forced_over": problem}) if problem is not None else None
+        store.calls.move(row, CallEvent.NOT_DONE, fence, now)
+    else:
+        store.calls.move(row, CallEvent.GIVE_UP, fence, now)
+    _write(store, row, verdict, now, detail)
+
+
+def _challenge(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
+    question = store.questions.open_of_call(row.tool_call_id)
+    if row.status is not CallStatus.AWAITING_APPROVAL or question is None or question.kind != "challenge":
+        raise VerdictRefused(f"{row.tool_call_id} is {row.status} and has no open challenge")
+    kin: list[str] = json.loads(question.detail or "{}").get("kin", [])
+    fence = _fence(store, row)
+    if verdict.says == "another":
+        store.calls.move(row, CallEvent.APPROVED, fence, now)
+        _write(store, row, verdict, now, json.dumps({"kin": kin}))
+        return
+    same_as = verdict.same_as or kin[-1]
+    if same_as not in kin:
+        raise VerdictRefused(f"{same_as} is not one of the effects in question: {', '.join(kin)}")
+    store.calls.move(row, CallEvent.SAME_AS, fence, now, same_as=same_as)
+    _write(store, row, verdict, now, json.dumps({"same_as": same_as}))
+
+
+def decide_approval(
+    store: SqlStore, approval_id: str, *, approved: bool, actor: str, reason: str, now: str
+) -> CallRow:
+    """Approve or deny a call; the answer is used once.
+
+    Raises:
+        NotFound: there is no such question.
+        VerdictRefused: it was answered already, or asks for something else.
+    """
+    question = store.questions.get(approval_id)
+    if question is None:
+        raise NotFound(f"there is no question {approval_id!r}")
+    row = _row_of(store, question)
+    if question.status != "open" or question.kind != "approval" or row.status is not CallStatus.AWAITING_APPROVAL:
+        raise VerdictRefused(f"{approval_id} is {question.status} ({question.kind}), not an open approval")
+    says = "approved" if approved else "denied"
+    fence = _fence(store, row)
+    if approved:
+        store.calls.move(row, CallEvent.APPROVED, fence, now)
+    else:
+        detail = f"{actor} denied it" + (f": {reason}" if reason else "")
+        store.calls.move(row, CallEvent.REFUSED, fence, now, error_code=DENIED, error_detail=detail)
+    _write(store, row, Verdict(says, actor, reason=reason), now, None)
+    _let_the_run_go_on(store, row.run_id, now)
+    return store.calls.get(row.call_no)
+
+
+def _row_of(store: SqlStore, question: Question) -> CallRow:
+    row = store.calls.by_id(question.tool_call_id or "")
+    if row is None:
+        raise VerdictRefused(f"{question.approval_id} is about no call")
+    return row
+
+
+def _write(store: SqlStore, row: CallRow, verdict: Verdict, now: str, detail: str | None) -> None:
+    if detail is None and verdict.reason:
+        detail = json.dumps({"reason": verdict.reason})
+    elif detail is not None and verdict.reason:
+        detail = json.dumps({**json.loads(detail), "reason": verdict.reason})
+    says = Evidence("verdict", now, verdict.actor, row.attempt, verdict.says, detail, verdict.ref)
+    store.calls.add_evidence(row.tool_call_id, says)
+    question = store.questions.open_of_call(row.tool_call_id)
+    if question is not None:
+        store.questions.answer(question.approval_id, answer=verdict.says, actor=verdict.actor, now=now)
+
+
+def quarantine_problem(store: SqlStore, row: CallRow, now: str) -> str | None:
+    """Return why "it did not happen" cannot be believed yet, or ``None`` (it binds people too)."""
+    life = store.runs.life(row.run_id, row.fence)
+    if life is not None:
+        state = liveness(life.owner)
+        ended = life.ended_at is not None and not (life.how or "").endswith("+sender")
+        if state is Liveness.ALIVE and not ended:
+            return f"the process that sent it (pid {life.owner.pid}) is alive"
+        if state is Liveness.DEAD:
+            children = living_children(life.owner)
+            if children:
+                return f"a child of the process that sent it is alive (pid {children[0]})"
+    lost = [item.at for item in store.calls.evidence(row.tool_call_id) if item.says == "lost"]
+    if row.replay_policy is ReplayPolicy.RECONCILE and lost:
+        left = DEFAULT_PROBE_LAG_SECONDS - seconds_between(lost[-1], now)
+        if left > 0:
+            return f"the provider may still be about to show it; wait {left:.0f} s"
+    return None
+
+
+def _owner_must_be_gone(store: SqlStore, row: CallRow) -> None:
+    life = store.runs.life(row.run_id, row.fence)
+    if life is not None and life.ended_at is None and liveness(life.owner) is not Liveness.DEAD:
+        raise VerdictRefused(
+            f"{row.tool_call_id} is being served by a living process (pid {life.owner.pid})",
+            next_command=f"perdure calls explain {row.tool_call_id}",
+        )
+
+
+def _fence(store: SqlStore, row: CallRow) -> int:
+    run = store.runs.get(row.run_id)
+    if run is None:
+        raise NotFound(f"there is no run {row.run_id!r}")
+    return run.lease_fence
+
+
+def _let_the_run_go_on(store: SqlStore, run_id: str, now: str) -> None:
+    run = store.runs.get(run_id)
+    if run is None or run.status is not RunStatus.WAITING:
+        return
+    still_open = store.questions.open(run_id)
+    if not still_open:
+        store.runs.queue(run_id, RunStatus.WAITING, now)
+    else:
+        kinds = {question.kind for question in still_open}
+        store.runs.set_reason(run_id, "in_doubt" if "in_doubt" in kinds else still_open[0].kind, now)

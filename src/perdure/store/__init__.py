@@ -1,0 +1,1 @@
+"""Keeps rows: one SQL store, its migrations and its connection."""

@@ -1,0 +1,308 @@
+"""Rows of calls: every move is a compare-and-set on the state it leaves and on the run's fence."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.core.transitions import CallEvent, next_call_status
+from perdure.model.errors import StoreError
+from perdure.model.toolcall import CallKey, CallRow, CallStatus, Evidence, ReplayPolicy, SideEffectClass
+from perdure.ports.store import Row
+from perdure.store.statements import Statements
+
+INLINE_BYTES = 16 * 1024
+LARGEST_BYTES = 64 * 1024 * 1024
+_PAYLOAD_MARK = "sha256:"
+
+
+@dataclass(frozen=True, slots=True)
+class NewCall:
+    """Everything a minted row holds."""
+
+    tool_call_id: str
+    run_id: str
+    step_id: str
+    key: CallKey
+    raw_tool_name: str
+    side_effect_class: SideEffectClass
+    replay_policy: ReplayPolicy
+    guarantee: str
+    policy_rule: str | None
+    effect_scope: str | None
+    occurrence: int
+    idempotency_key: str
+    dedupe_key: str | None
+    status: CallStatus
+    fence: int
+    branch: str
+    parent_call_id: str | None
+    repeat_of: str | None
+    request: str
+    key_expires_at: str | None = None
+    valid_until: str | None = None
+    error_code: str | None = None
+    error_detail: str | None = None
+
+
+class CallRows:
+    """The ``tool_calls``, ``evidence`` and ``payloads`` tables."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._do = statements
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def get(self, call_no: int) -> CallRow:
+        """Return one row by its number."""
+        row = self._do.one("get_call", call_no=call_no)
+        if row is None:
+            raise StoreError(f"the ledger has no call number {call_no}")
+        return _call(row)
+
+    def by_id(self, tool_call_id: str) -> CallRow | None:
+        """Return one row by its public id."""
+        row = self._do.one("get_call_by_id", tool_call_id=tool_call_id)
+        return _call(row) if row else None
+
+    def by_dedupe_key(self, dedupe_key: str) -> CallRow | None:
+        """Return the row, not void, that owns a dedupe key in this ledger (F1)."""
+        row = self._do.one("get_call_by_dedupe", dedupe_key=dedupe_key)
+        return _call(row) if row else None
+
+    def page(self, run_id: str, *, after: int, limit: int) -> list[CallRow]:
+        """Return the next rows of a run in the order they were made."""
+        return [_call(row) for row in self._do.rows("page_calls", run_id=run_id, after=after, limit=limit)]
+
+    def open(self, run_id: str) -> list[CallRow]:
+        """Return the rows of a run that are not settled, oldest first."""
+        return [_call(row) for row in self._do.rows("open_calls", run_id=run_id)]
+
+    def same_tool(self, run_id: str, key: CallKey) -> list[CallRow]:
+        """Return all rows of one tool in a run, oldest first."""
+        rows = self._do.rows("kin_calls", run_id=run_id, tool_name=key.tool_name, namespace=key.namespace)
+        return [_call(row) for row in rows]
+
+    def count(self, run_id: str) -> int:
+        """Return how many rows a run has, memos included."""
+        return int(self._do.value("next_call_number", run_id=run_id))
+
+    def last_occurrence(self, run_id: str, key: CallKey) -> int:
+        """Return the occurrence of the newest equal row, or 0."""
+        return int(
+            self._do.value(
+                "last_occurrence",
+                run_id=run_id,
+                args_hash=key.args_hash,
+                tool_name=key.tool_name,
+                namespace=key.namespace,
+            )
+        )
+
+    def response(self, call_no: int) -> str | None:
+        """Return the stored receipt's value as tagged JSON."""
+        return self._load(self._do.value("stored_response", call_no=call_no))
+
+    def request(self, call_no: int) -> str:
+        """Return the exact stored request as tagged JSON."""
+        return self._load(self._do.value("stored_request", call_no=call_no)) or "{}"
+
+    def ref_owner(self, tool_name: str, ref: str) -> str | None:
+        """Return the id of the succeeded call that a provider's reference belongs to (R6)."""
+        row = self._do.one("ref_owner", tool_name=tool_name, ref=ref)
+        return row[0] if row else None
+
+    def cause(self, tool_call_id: str) -> str | None:
+        """Return the id of the inner call whose failure this one passed on."""
+        row = self._do.one("call_cause", tool_call_id=tool_call_id)
+        return row[0] if row else None
+
+    def counts(self, run_id: str) -> dict[str, int]:
+        """Return how many tool calls of a run are in each state."""
+        return {row[0]: row[1] for row in self._do.rows("count_calls", run_id=run_id)}
+
+    def effects(self, run_id: str, tool_name: str) -> int:
+        """Return how many calls of a tool succeeded in a run."""
+        return int(self._do.value("count_effects", run_id=run_id, tool_name=tool_name))
+
+    def duplicates_found(self, run_id: str) -> int:
+        """Return how many second successes evidence has shown (#30)."""
+        return int(self._do.value("count_duplicates_found", run_id=run_id))
+
+    def public(
+        self, *, run_id: str | None, tool_call_id: str | None, inner: bool, after: int, limit: int
+    ) -> Iterator[Row]:
+        """Yield rows for people, with requests and responses."""
+        return self._do.rows(
+            "public_calls", run_id=run_id, tool_call_id=tool_call_id, inner=inner, after=after, limit=limit
+        )
+
+    def evidence(self, tool_call_id: str) -> list[Evidence]:
+        """Return all evidence about a call, oldest first."""
+        return [Evidence(*row) for row in self._do.rows("list_evidence", tool_call_id=tool_call_id)]
+
+    # --- writing -------------------------------------------------------------------------------------------------
+
+    def insert(self, new: NewCall, now: str) -> int:
+        """Insert a row and return its number."""
+        running = new.status is CallStatus.RUNNING
+        self._do.write_one(
+            "insert_call",
+            tool_call_id=new.tool_call_id,
+            run_id=new.run_id,
+            step_id=new.step_id,
+            now=now,
+            tool_name=new.key.tool_name,
+            raw_tool_name=new.raw_tool_name,
+            namespace=new.key.namespace,
+            side_effect_class=new.side_effect_class,
+            replay_policy=new.replay_policy,
+            guarantee=new.guarantee,
+            policy_rule=new.policy_rule,
+            args_hash=new.key.args_hash,
+            effect_scope=new.effect_scope,
+            occurrence=new.occurrence,
+            idempotency_key=new.idempotency_key,
+            dedupe_key=new.dedupe_key,
+            status=new.status,
+            attempt=1 if running else 0,
+            fence=new.fence,
+            branch=new.branch,
+            parent_call_id=new.parent_call_id,
+            repeat_of=new.repeat_of,
+            request=self._keep(new.request),
+            started_at=now if running else None,
+            finished_at=now if new.status.settled else None,
+            key_expires_at=new.key_expires_at,
+            valid_until=new.valid_until,
+            error_code=new.error_code,
+            error_detail=new.error_detail,
+        )
+        row = self._do.one("get_call_by_id", tool_call_id=new.tool_call_id)
+        if row is None:
+            raise StoreError(f"the row {new.tool_call_id} is not there after it was inserted")
+        return int(row[0])
+
+    def start(
+        self, row: CallRow, fence: int, now: str, *, key_expires_at: str | None = None, repeat_of: str | None = None
+    ) -> None:
+        """Commit ``running`` for the next attempt, from prepared or, for the same key, from in doubt."""
+        event = CallEvent.DISPATCH if row.status is CallStatus.PREPARED else CallEvent.SEND_AGAIN
+        next_call_status(row.status, event)
+        self._do.write_one(
+            "start_call",
+            call_no=row.call_no,
+            status=row.status,
+            fence=fence,
+            now=now,
+            key_expires_at=key_expires_at,
+            repeat_of=repeat_of,
+        )
+
+    def succeed(
+        self, row: CallRow, fence: int, now: str, *, response: str, ref: str | None, delivered_seq: int | None
+    ) -> None:
+        """Store the receipt."""
+        next_call_status(row.status, CallEvent.DONE)
+        self._do.write_one(
+            "succeed_call",
+            call_no=row.call_no,
+            status=row.status,
+            fence=fence,
+            now=now,
+            response=self._keep(response),
+            ref=ref,
+            delivered_seq=delivered_seq,
+        )
+
+    def move(
+        self,
+        row: CallRow,
+        event: CallEvent,
+        fence: int,
+        now: str,
+        *,
+        not_before: str | None = None,
+        error_code: str | None = None,
+        error_detail: str | None = None,
+        same_as: str | None = None,
+        caused_by: str | None = None,
+    ) -> CallStatus:
+        """Move a row by an event of the transition table and return its new state."""
+        to_status = next_call_status(row.status, event)
+        self._do.write_one(
+            "move_call",
+            call_no=row.call_no,
+            status=row.status,
+            to_status=to_status,
+            fence=fence,
+            now=now,
+            finished_at=now if to_status.settled else None,
+            not_before=not_before,
+            error_code=error_code,
+            error_detail=error_detail,
+            same_as=same_as,
+            caused_by=caused_by,
+        )
+        return to_status
+
+    def set_handle(self, call_no: int, fence: int, handle: str, now: str) -> None:
+        """Store the handle of a long remote job."""
+        self._do.write_one("set_handle", call_no=call_no, fence=fence, handle=handle, now=now)
+
+    def add_evidence(self, tool_call_id: str, evidence: Evidence) -> None:
+        """Append one fact; evidence needs no fence, because a late reply of an old owner counts too."""
+        self._do.write(
+            "add_evidence",
+            tool_call_id=tool_call_id,
+            kind=evidence.kind,
+            now=evidence.at,
+            actor=evidence.actor,
+            attempt=evidence.attempt,
+            says=evidence.says,
+            detail=evidence.detail,
+            ref=evidence.ref,
+        )
+
+    # --- payloads ------------------------------------------------------------------------------------------------
+
+    def _keep(self, text: str) -> str:
+        if len(text) <= INLINE_BYTES // 4:
+            return text
+        data = text.encode("utf-8")
+        if len(data) <= INLINE_BYTES:
+            return text
+        if len(data) > LARGEST_BYTES:
+            raise StoreError(
+                f"a payload of {len(data)} bytes is over the {LARGEST_BYTES} bytes that a row may hold",
+                next_command="write large results to a file in run.workspace and return its path",
+            )
+        digest = hashlib.sha256(data).hexdigest()
+        self._do.write("add_payload", sha256=digest, bytes=data)
+        return _PAYLOAD_MARK + digest
+
+    def _load(self, kept: str | None) -> str | None:
+        if kept is None or not kept.startswith(_PAYLOAD_MARK):
+            return kept
+        digest = kept[len(_PAYLOAD_MARK) :]
+        row = self._do.one("get_payload", sha256=digest)
+        if row is None or hashlib.sha256(row[0]).hexdigest() != digest:
+            raise StoreError(f"the payload {digest[:12]}… is missing or damaged", next_command="perdure verify")
+        return bytes(row[0]).decode("utf-8")
+
+
+def _call(row: Row) -> CallRow:
+    return CallRow(
+        row[0],
+        row[1],
+        row[2],
+        row[3],
+        row[4],
+        row[5],
+        SideEffectClass(row[6]),
+        ReplayPolicy(row[7]),
+        CallStatus(row[8]),
+        *row[9:],
+    )

@@ -1,0 +1,86 @@
+"""Rows of what people are asked: one table, one inbox query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perdure.store.statements import Statements
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One row of ``approvals``; ``detail`` is JSON for the page, ``answer`` the word that was given."""
+
+    approval_id: str
+    run_id: str
+    tool_call_id: str | None
+    kind: str
+    status: str
+    summary: str
+    detail: str | None
+    created_at: str
+    decided_at: str | None
+    actor: str | None
+    answer: str | None
+
+
+class QuestionRows:
+    """The ``approvals`` table."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._do = statements
+
+    def ask(
+        self,
+        approval_id: str,
+        *,
+        run_id: str,
+        tool_call_id: str | None,
+        kind: str,
+        summary: str,
+        now: str,
+        detail: str | None = None,
+        request_hash: str | None = None,
+        expires_at: str | None = None,
+    ) -> None:
+        """Put a question into the inbox."""
+        self._do.write(
+            "insert_approval",
+            approval_id=approval_id,
+            run_id=run_id,
+            tool_call_id=tool_call_id,
+            kind=kind,
+            summary=summary,
+            now=now,
+            detail=detail,
+            request_hash=request_hash,
+            expires_at=expires_at,
+        )
+
+    def get(self, approval_id: str) -> Question | None:
+        """Return one question by its id."""
+        row = self._do.one("get_approval", approval_id=approval_id)
+        return Question(*row) if row else None
+
+    def open_of_call(self, tool_call_id: str) -> Question | None:
+        """Return the open question about a call."""
+        row = self._do.one("open_approval_of_call", tool_call_id=tool_call_id)
+        return Question(*row) if row else None
+
+    def of_call(self, tool_call_id: str) -> list[Question]:
+        """Return all questions ever asked about a call."""
+        return [Question(*row) for row in self._do.rows("approvals_of_call", tool_call_id=tool_call_id)]
+
+    def open(self, run_id: str | None = None) -> list[Question]:
+        """Return the inbox, oldest first."""
+        return [Question(*row) for row in self._do.rows("open_approvals", run_id=run_id)]
+
+    def answer(self, approval_id: str, *, answer: str, actor: str, now: str) -> None:
+        """Close a question with a person's answer; single use."""
+        self._do.write_one(
+            "close_approval", approval_id=approval_id, status="answered", answer=answer, actor=actor, now=now
+        )
+
+    def close_of_call(self, tool_call_id: str, *, answer: str, actor: str, now: str) -> int:
+        """Close what is open about a call because evidence settled it."""
+        return self._do.write("close_approval_of_call", tool_call_id=tool_call_id, answer=answer, actor=actor, now=now)

@@ -1,0 +1,293 @@
+"""Rows of runs, their lives, their steps, checkpoints and artifacts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.model.run import Owner, RunRow, RunStatus, StepStatus
+from perdure.ports.store import Row
+from perdure.store.statements import Statements
+
+
+@dataclass(frozen=True, slots=True)
+class LifeRow:
+    """One row of ``run_attempts``."""
+
+    attempt: int
+    fence: int
+    owner: Owner
+    started_at: str
+    ended_at: str | None
+    how: str | None
+    replayed: int
+    settled: int
+    challenged: int
+    unmet: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One row of ``run_steps``."""
+
+    step_id: str
+    step_index: int
+    status: StepStatus
+    phase: str
+    name: str
+    occurrence: int
+    attempt: int
+    error_code: str | None
+    error_detail: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LifeCounts:
+    """What one life did, for its row and the outcome."""
+
+    replayed: int = 0
+    settled: int = 0
+    challenged: int = 0
+    unmet: int = 0
+
+
+def owner_text(owner: Owner) -> str:
+    """Return an owner as the JSON that stands in ``lease_owner``."""
+    fields = {"host": owner.host, "boot_id": owner.boot_id, "pid": owner.pid, "start_time": owner.start_time}
+    return json.dumps(fields, sort_keys=True)
+
+
+def owner_from_text(text: str) -> Owner:
+    """Return the owner that ``owner_text`` wrote."""
+    return Owner(**json.loads(text))
+
+
+class RunRows:
+    """The ``runs`` and ``run_attempts`` tables."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._do = statements
+
+    def insert(self, **fields: Any) -> None:
+        """Insert a queued run."""
+        self._do.write("insert_run", **fields)
+
+    def get(self, run_id: str) -> RunRow | None:
+        """Return one run."""
+        row = self._do.one("get_run", run_id=run_id)
+        return _run(row) if row else None
+
+    def list(self, *, status: str | None, limit: int) -> list[RunRow]:
+        """Return the newest runs first."""
+        return [_run(row) for row in self._do.rows("list_runs", status=status, limit=limit)]
+
+    def ids_like(self, prefix: str) -> list[str]:
+        """Return up to five ids that begin with ``prefix``."""
+        return [row[0] for row in self._do.rows("run_ids_like", prefix=prefix)]
+
+    def last_id(self) -> str | None:
+        """Return the id of the newest run."""
+        row = self._do.one("last_run_id")
+        return row[0] if row else None
+
+    def claim(self, row: RunRow, owner: Owner, *, now: str, expires: str) -> int:
+        """Make ``owner`` the run's owner under the next fence and begin a life; return the fence."""
+        text = owner_text(owner)
+        self._do.write_one(
+            "claim_run", run_id=row.run_id, fence=row.lease_fence, owner=text, expires=expires, now=now
+        )
+        fence = row.lease_fence + 1
+        self._do.write("insert_attempt", run_id=row.run_id, attempt=row.attempt + 1, fence=fence, owner=text, now=now)
+        return fence
+
+    def queue(self, run_id: str, status: RunStatus, now: str) -> int:
+        """Make a waiting or failed run claimable again."""
+        return self._do.write("queue_run", run_id=run_id, status=status, now=now)
+
+    def set_reason(self, run_id: str, reason: str, now: str) -> None:
+        """Say what a waiting run still waits for."""
+        self._do.write("set_wait_reason", run_id=run_id, reason=reason, now=now)
+
+    def renew(self, run_id: str, fence: int, *, now: str, expires: str, active_seconds: float) -> None:
+        """Prolong the lease and charge the active time."""
+        self._do.write_one(
+            "renew_lease", run_id=run_id, fence=fence, now=now, expires=expires, active_seconds=active_seconds
+        )
+
+    def end(
+        self,
+        run_id: str,
+        fence: int,
+        *,
+        status: RunStatus,
+        reason: str | None,
+        now: str,
+        result: str | None = None,
+        error_code: str | None = None,
+        error_detail: str | None = None,
+        ended_by: str | None = None,
+    ) -> None:
+        """Write how the life left the run, and give up the lease."""
+        self._do.write_one(
+            "end_run",
+            run_id=run_id,
+            fence=fence,
+            status=status,
+            reason=reason,
+            now=now,
+            result=result,
+            error_code=error_code,
+            error_detail=error_detail,
+            ended_by=ended_by,
+        )
+
+    def end_life(self, run_id: str, fence: int, *, how: str, now: str, counts: LifeCounts) -> None:
+        """Write how a life ended; a life that already ended keeps its first word."""
+        self._do.write(
+            "end_attempt",
+            run_id=run_id,
+            fence=fence,
+            how=how,
+            now=now,
+            replayed=counts.replayed,
+            settled=counts.settled,
+            challenged=counts.challenged,
+            unmet=counts.unmet,
+        )
+
+    def life(self, run_id: str, fence: int) -> LifeRow | None:
+        """Return the life that held ``fence``."""
+        row = self._do.one("get_attempt", run_id=run_id, fence=fence)
+        return _life(row) if row else None
+
+    def lives(self, run_id: str) -> list[LifeRow]:
+        """Return all lives, first to last."""
+        return [_life(row) for row in self._do.rows("list_attempts", run_id=run_id)]
+
+    def point(self, run_id: str, fence: int, *, step_id: str, checkpoint_id: str | None, now: str) -> None:
+        """Set the run's pointers to its current step and last checkpoint (R017)."""
+        self._do.write_one(
+            "run_pointers", run_id=run_id, fence=fence, step_id=step_id, checkpoint_id=checkpoint_id, now=now
+        )
+
+
+class StepRows:
+    """The ``run_steps``, ``checkpoints`` and ``artifacts`` tables."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._do = statements
+
+    def insert(
+        self, run_id: str, fence: int, *, step_id: str, name: str, phase: str, occurrence: int, now: str
+    ) -> None:
+        """Insert a running step with the next index."""
+        self._do.write_one(
+            "insert_step",
+            run_id=run_id,
+            fence=fence,
+            step_id=step_id,
+            name=name,
+            phase=phase,
+            occurrence=occurrence,
+            now=now,
+        )
+
+    def get(self, run_id: str, name: str, occurrence: int) -> StepRow | None:
+        """Return a step by its name and count."""
+        row = self._do.one("get_step", run_id=run_id, name=name, occurrence=occurrence)
+        return _step(row) if row else None
+
+    def list(self, run_id: str) -> list[StepRow]:
+        """Return all steps by index."""
+        return [_step(row[:9]) for row in self._do.rows("list_steps", run_id=run_id)]
+
+    def move(
+        self,
+        step_id: str,
+        fence: int,
+        status: StepStatus,
+        *,
+        now: str,
+        again: bool = False,
+        error_code: str | None = None,
+        error_detail: str | None = None,
+    ) -> None:
+        """Set a step's status."""
+        self._do.write_one(
+            "move_step",
+            step_id=step_id,
+            fence=fence,
+            status=status,
+            now=now,
+            again=int(again),
+            error_code=error_code,
+            error_detail=error_detail,
+        )
+
+    def checkpoint(
+        self, run_id: str, fence: int, *, checkpoint_id: str, step_id: str, kind: str, snapshot: str, cursor: str,
+        now: str,
+    ) -> None:
+        """Insert a checkpoint."""
+        self._do.write_one(
+            "insert_checkpoint",
+            run_id=run_id,
+            fence=fence,
+            checkpoint_id=checkpoint_id,
+            step_id=step_id,
+            type=kind,
+            snapshot=snapshot,
+            cursor=cursor,
+            now=now,
+        )
+
+    def count_checkpoints(self, run_id: str) -> int:
+        """Return how many checkpoints a run has."""
+        return int(self._do.value("count_checkpoints", run_id=run_id))
+
+    def add_artifact(self, run_id: str, fence: int, *, path: str, sha256: str, size_bytes: int, now: str) -> None:
+        """Record a file with its hash; the same file twice is one row."""
+        self._do.write(
+            "add_artifact", run_id=run_id, fence=fence, path=path, sha256=sha256, size_bytes=size_bytes, now=now
+        )
+
+    def artifacts(self, run_id: str) -> Iterator[Row]:
+        """Yield (path, sha256, size_bytes, created_at)."""
+        return self._do.rows("list_artifacts", run_id=run_id)
+
+
+def _run(row: Row) -> RunRow:
+    return RunRow(
+        run_no=row[0],
+        run_id=row[1],
+        name=row[2],
+        status=RunStatus(row[3]),
+        reason=row[4],
+        entrypoint=row[5],
+        spec_json=row[6],
+        spec_hash=row[7],
+        created_at=row[8],
+        updated_at=row[9],
+        attempt=row[10],
+        lease_fence=row[11],
+        lease_owner=row[12],
+        lease_expires_at=row[13],
+        deadline_at=row[14],
+        ended_by_call_id=row[15],
+        result=row[16],
+        error_code=row[17],
+        error_detail=row[18],
+        workspace=row[19],
+        job_path=row[20],
+        cancel_requested_at=row[21],
+    )
+
+
+def _life(row: Row) -> LifeRow:
+    return LifeRow(row[0], row[1], owner_from_text(row[2]), *row[3:])
+
+
+def _step(row: Row) -> StepRow:
+    return StepRow(row[0], row[1], StepStatus(row[2]), *row[3:])

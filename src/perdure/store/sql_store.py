@@ -1,0 +1,35 @@
+"""The one SQL store: a face per table group over one connection."""
+
+from __future__ import annotations
+
+from perdure.ports.store import CrashPoint, SqlConnection, no_crash_point
+from perdure.store.calls import CallRows
+from perdure.store.questions import QuestionRows
+from perdure.store.runs import RunRows, StepRows
+from perdure.store.statements import Statements
+
+
+class SqlStore:
+    """Rows of one ledger; used only while the ledger's lock is held."""
+
+    def __init__(self, connection: SqlConnection, dialect: str, crash_point: CrashPoint = no_crash_point) -> None:
+        self.connection = connection
+        self._statements = Statements(connection, dialect, crash_point)
+        self.runs = RunRows(self._statements)
+        self.steps = StepRows(self._statements)
+        self.calls = CallRows(self._statements)
+        self.questions = QuestionRows(self._statements)
+
+    def meta(self, key: str) -> str | None:
+        """Return a fact about the ledger itself."""
+        row = self._statements.one("get_meta", key=key)
+        return row[0] if row else None
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Set a fact about the ledger itself."""
+        self._statements.write("set_meta", key=key, value=value)
+
+    def newest_time(self) -> str | None:
+        """Return the newest time any run was touched, for clocks that step back (#38)."""
+        row = self._statements.one("newest_time")
+        return row[0] if row else None

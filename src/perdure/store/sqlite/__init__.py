@@ -1,0 +1,1 @@
+"""SQLite: the connection, the named statements and the migrations."""

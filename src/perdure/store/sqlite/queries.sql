@@ -1,0 +1,277 @@
+-- Every statement of the store, by name. Texts are fixed, so that SQLite prepares each of them once.
+-- A write that belongs to a run carries its fence; the store demands that it changed exactly one row.
+
+-- name: insert_run
+INSERT INTO runs (run_id, name, created_at, updated_at, status, entrypoint, run_spec_json, run_spec_hash, job_path,
+  workspace, deadline_at)
+VALUES (:run_id, :name, :now, :now, 'queued', :entrypoint, :spec, :spec_hash, :job_path, :workspace, :deadline_at)
+
+-- name: get_run
+SELECT run_no, run_id, name, status, reason, entrypoint, run_spec_json, run_spec_hash, created_at, updated_at, attempt,
+  lease_fence, lease_owner, lease_expires_at, deadline_at, ended_by_call_id, result_ref, error_code, error_detail,
+  workspace, job_path, cancel_requested_at
+FROM runs WHERE run_id = :run_id
+
+-- name: list_runs
+SELECT run_no, run_id, name, status, reason, entrypoint, run_spec_json, run_spec_hash, created_at, updated_at, attempt,
+  lease_fence, lease_owner, lease_expires_at, deadline_at, ended_by_call_id, result_ref, error_code, error_detail,
+  workspace, job_path, cancel_requested_at
+FROM runs WHERE (:status IS NULL OR status = :status) ORDER BY run_no DESC LIMIT :limit
+
+-- name: run_ids_like
+SELECT run_id FROM runs WHERE substr(run_id, 1, length(:prefix)) = :prefix ORDER BY run_no DESC LIMIT 5
+
+-- name: last_run_id
+SELECT run_id FROM runs ORDER BY run_no DESC LIMIT 1
+
+-- name: claim_run
+UPDATE runs SET status = 'running', reason = NULL, lease_owner = :owner, lease_fence = lease_fence + 1,
+  lease_expires_at = :expires, attempt = attempt + 1, updated_at = :now, error_code = NULL, error_detail = NULL,
+  ended_by_call_id = NULL
+WHERE run_id = :run_id AND lease_fence = :fence AND status IN ('queued', 'running')
+
+-- name: queue_run
+UPDATE runs SET status = 'queued', reason = NULL, updated_at = :now WHERE run_id = :run_id AND status = :status
+
+-- name: insert_attempt
+INSERT INTO run_attempts (run_id, attempt, fence, owner, started_at)
+VALUES (:run_id, :attempt, :fence, :owner, :now)
+
+-- name: end_attempt
+UPDATE run_attempts SET ended_at = :now, how = :how, replayed = :replayed, settled = :settled,
+  challenged = :challenged, unmet = :unmet
+WHERE run_id = :run_id AND fence = :fence AND ended_at IS NULL
+
+-- name: get_attempt
+SELECT attempt, fence, owner, started_at, ended_at, how, replayed, settled, challenged, unmet
+FROM run_attempts WHERE run_id = :run_id AND fence = :fence
+
+-- name: list_attempts
+SELECT attempt, fence, owner, started_at, ended_at, how, replayed, settled, challenged, unmet
+FROM run_attempts WHERE run_id = :run_id ORDER BY attempt
+
+-- name: renew_lease
+UPDATE runs SET lease_expires_at = :expires, updated_at = :now, active_seconds = active_seconds + :active_seconds
+WHERE run_id = :run_id AND lease_fence = :fence AND status = 'running'
+
+-- name: end_run
+UPDATE runs SET status = :status, reason = :reason, updated_at = :now, result_ref = :result, error_code = :error_code,
+  error_detail = :error_detail, ended_by_call_id = :ended_by, lease_owner = NULL, lease_expires_at = NULL
+WHERE run_id = :run_id AND lease_fence = :fence AND status = 'running'
+
+-- name: run_pointers
+UPDATE runs SET current_step_id = :step_id, last_checkpoint_id = coalesce(:checkpoint_id, last_checkpoint_id),
+  updated_at = :now
+WHERE run_id = :run_id AND lease_fence = :fence
+
+-- name: insert_step
+INSERT INTO run_steps (step_id, run_id, step_index, created_at, updated_at, status, phase, name, occurrence)
+SELECT :step_id, :run_id, coalesce((SELECT max(step_index) + 1 FROM run_steps WHERE run_id = :run_id), 0), :now, :now,
+  'running', :phase, :name, :occurrence
+WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+
+-- name: get_step
+SELECT step_id, step_index, status, phase, name, occurrence, attempt, error_code, error_detail
+FROM run_steps WHERE run_id = :run_id AND name = :name AND occurrence = :occurrence
+
+-- name: list_steps
+SELECT step_id, step_index, status, phase, name, occurrence, attempt, error_code, error_detail, created_at, updated_at
+FROM run_steps WHERE run_id = :run_id ORDER BY step_index
+
+-- name: move_step
+UPDATE run_steps SET status = :status, error_code = :error_code, error_detail = :error_detail, updated_at = :now,
+  attempt = attempt + :again
+WHERE step_id = :step_id AND (SELECT lease_fence FROM runs WHERE run_id = run_steps.run_id) = :fence
+
+-- name: insert_checkpoint
+INSERT INTO checkpoints (checkpoint_id, run_id, step_id, created_at, checkpoint_type, state_snapshot_json, cursor_json)
+SELECT :checkpoint_id, :run_id, :step_id, :now, :type, :snapshot, :cursor
+WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+
+-- name: count_checkpoints
+SELECT count(*) FROM checkpoints WHERE run_id = :run_id
+
+-- name: next_call_number
+SELECT count(*) FROM tool_calls WHERE run_id = :run_id
+
+-- name: last_occurrence
+SELECT coalesce(max(occurrence), 0) FROM tool_calls
+WHERE run_id = :run_id AND normalized_args_hash = :args_hash AND tool_name = :tool_name AND tool_namespace = :namespace
+
+-- name: insert_call
+INSERT INTO tool_calls (tool_call_id, run_id, step_id, created_at, updated_at, tool_name, raw_tool_name, tool_namespace,
+  side_effect_class, replay_policy, guarantee, policy_rule, normalized_args_hash, effect_scope, occurrence,
+  idempotency_key, dedupe_key, status, attempt, fence, branch, parent_call_id, repeat_of, request_ref, prepared_at,
+  started_at, finished_at, key_expires_at, valid_until, error_code, error_detail)
+SELECT :tool_call_id, :run_id, :step_id, :now, :now, :tool_name, :raw_tool_name, :namespace, :side_effect_class,
+  :replay_policy, :guarantee, :policy_rule, :args_hash, :effect_scope, :occurrence, :idempotency_key, :dedupe_key,
+  :status, :attempt, :fence, :branch, :parent_call_id, :repeat_of, :request, :now, :started_at, :finished_at,
+  :key_expires_at, :valid_until, :error_code, :error_detail
+WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+
+-- name: get_call
+SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
+  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
+  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
+  external_correlation_id, handle, prepared_at
+FROM tool_calls WHERE call_no = :call_no
+
+-- name: get_call_by_id
+SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
+  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
+  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
+  external_correlation_id, handle, prepared_at
+FROM tool_calls WHERE tool_call_id = :tool_call_id
+
+-- name: get_call_by_dedupe
+SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
+  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
+  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
+  external_correlation_id, handle, prepared_at
+FROM tool_calls WHERE dedupe_key = :dedupe_key AND NOT (status = 'cancelled' AND same_as IS NULL)
+  AND NOT (status = 'failed' AND error_code = 'challenged')
+
+-- name: page_calls
+SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
+  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
+  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
+  external_correlation_id, handle, prepared_at
+FROM tool_calls WHERE run_id = :run_id AND call_no > :after ORDER BY call_no LIMIT :limit
+
+-- name: open_calls
+SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
+  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
+  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
+  external_correlation_id, handle, prepared_at
+FROM tool_calls WHERE run_id = :run_id AND status IN ('prepared','awaiting_approval','running','in_doubt')
+ORDER BY call_no
+
+-- name: kin_calls
+SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
+  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
+  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
+  external_correlation_id, handle, prepared_at
+FROM tool_calls WHERE run_id = :run_id AND tool_name = :tool_name AND tool_namespace = :namespace ORDER BY call_no
+
+-- name: stored_response
+SELECT response_ref FROM tool_calls WHERE call_no = :call_no
+
+-- name: stored_request
+SELECT request_ref FROM tool_calls WHERE call_no = :call_no
+
+-- name: start_call
+UPDATE tool_calls SET status = 'running', attempt = attempt + 1, fence = :fence, started_at = :now, updated_at = :now,
+  finished_at = NULL, not_before = NULL, error_code = NULL, error_detail = NULL, repeat_of = coalesce(:repeat_of, repeat_of),
+  key_expires_at = coalesce(key_expires_at, :key_expires_at)
+WHERE call_no = :call_no AND status = :status
+  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+
+-- name: succeed_call
+UPDATE tool_calls SET status = 'succeeded', response_ref = :response, external_correlation_id = :ref,
+  finished_at = :now, updated_at = :now, error_code = NULL, error_detail = NULL,
+  delivered_at = CASE WHEN :delivered_seq IS NULL THEN NULL ELSE :now END, delivered_seq = :delivered_seq
+WHERE call_no = :call_no AND status = :status
+  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+
+-- name: move_call
+UPDATE tool_calls SET status = :to_status, updated_at = :now, finished_at = :finished_at, not_before = :not_before,
+  error_code = :error_code, error_detail = :error_detail, same_as = :same_as,
+  caused_by_call_id = :caused_by
+WHERE call_no = :call_no AND status = :status
+  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+
+-- name: set_handle
+UPDATE tool_calls SET handle = :handle, updated_at = :now
+WHERE call_no = :call_no AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+
+-- name: ref_owner
+SELECT tool_call_id FROM tool_calls
+WHERE tool_name = :tool_name AND external_correlation_id = :ref AND status = 'succeeded'
+
+-- name: call_cause
+SELECT caused_by_call_id FROM tool_calls WHERE tool_call_id = :tool_call_id
+
+-- name: add_evidence
+INSERT INTO evidence (tool_call_id, kind, at, actor, attempt, says, detail, ref)
+VALUES (:tool_call_id, :kind, :now, :actor, :attempt, :says, :detail, :ref)
+
+-- name: list_evidence
+SELECT kind, at, actor, attempt, says, detail, ref FROM evidence WHERE tool_call_id = :tool_call_id ORDER BY evidence_no
+
+-- name: insert_approval
+INSERT INTO approvals (approval_id, run_id, tool_call_id, kind, status, request_hash, summary, detail, created_at,
+  expires_at)
+VALUES (:approval_id, :run_id, :tool_call_id, :kind, 'open', :request_hash, :summary, :detail, :now, :expires_at)
+
+-- name: open_approval_of_call
+SELECT approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer
+FROM approvals WHERE tool_call_id = :tool_call_id AND status = 'open'
+
+-- name: get_approval
+SELECT approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer
+FROM approvals WHERE approval_id = :approval_id
+
+-- name: open_approvals
+SELECT approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer
+FROM approvals WHERE status = 'open' AND (:run_id IS NULL OR run_id = :run_id) ORDER BY approval_no
+
+-- name: approvals_of_call
+SELECT approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer
+FROM approvals WHERE tool_call_id = :tool_call_id ORDER BY approval_no
+
+-- name: close_approval
+UPDATE approvals SET status = :status, decided_at = :now, actor = :actor, answer = :answer
+WHERE approval_id = :approval_id AND status = 'open'
+
+-- name: close_approval_of_call
+UPDATE approvals SET status = 'closed', decided_at = :now, actor = :actor, answer = :answer
+WHERE tool_call_id = :tool_call_id AND status = 'open'
+
+-- name: count_calls
+SELECT status, count(*) FROM tool_calls WHERE run_id = :run_id AND tool_namespace NOT IN ('memo','model','agent')
+GROUP BY status ORDER BY status
+
+-- name: count_effects
+SELECT count(*) FROM tool_calls WHERE run_id = :run_id AND tool_name = :tool_name AND status = 'succeeded'
+
+-- name: count_duplicates_found
+SELECT count(*) FROM evidence e JOIN tool_calls c ON c.tool_call_id = e.tool_call_id
+WHERE c.run_id = :run_id AND e.says = 'duplicate_found'
+
+-- name: public_calls
+SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, raw_tool_name, side_effect_class,
+  replay_policy, guarantee, status, attempt, occurrence, idempotency_key, effect_scope, external_correlation_id,
+  prepared_at, started_at, finished_at, error_code, error_detail, request_ref, response_ref, policy_rule, same_as,
+  parent_call_id, handle, fence
+FROM tool_calls
+WHERE (:run_id IS NULL OR run_id = :run_id) AND (:tool_call_id IS NULL OR tool_call_id = :tool_call_id)
+  AND (:inner OR tool_namespace NOT IN ('memo','model','agent'))
+  AND call_no > :after
+ORDER BY call_no LIMIT :limit
+
+-- name: add_artifact
+INSERT INTO artifacts (run_id, path, sha256, size_bytes, created_at)
+SELECT :run_id, :path, :sha256, :size_bytes, :now
+WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+  AND NOT EXISTS (SELECT 1 FROM artifacts WHERE run_id = :run_id AND path = :path AND sha256 = :sha256)
+
+-- name: list_artifacts
+SELECT path, sha256, size_bytes, created_at FROM artifacts WHERE run_id = :run_id ORDER BY artifact_no
+
+-- name: add_payload
+INSERT OR IGNORE INTO payloads (sha256, bytes) VALUES (:sha256, :bytes)
+
+-- name: get_payload
+SELECT bytes FROM payloads WHERE sha256 = :sha256
+
+-- name: get_meta
+SELECT value FROM meta WHERE key = :key
+
+-- name: set_meta
+INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value
+
+-- name: newest_time
+SELECT max(updated_at) FROM runs
+
+-- name: set_wait_reason
+UPDATE runs SET reason = :reason, updated_at = :now WHERE run_id = :run_id AND status = 'waiting'

@@ -1,0 +1,1 @@
+"""Small scripts for those who work on Perdure; standard library only."""
