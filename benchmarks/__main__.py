@@ -9,6 +9,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from benchmarks import engine_runs, processes, raw_sqlite
@@ -80,7 +81,7 @@ def _process_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     yield processes.resume_row(folder, many, rounds, at_most=many * 0.015)
     yield from processes.long_rows(folder, many)
     yield processes.start_row("import perdure", ["-c", "import perdure"], 2 * options.pairs, at_most=60)
-    yield processes.start_row("perdure --help", ["-m", "perdure", "--help"], 2 * options.pairs, at_most=100)
+    yield processes.start_row("perdure --help", ["-c", processes.HELP], 2 * options.pairs, at_most=100)
 
 
 def main() -> None:
@@ -88,12 +89,10 @@ def main() -> None:
     options = _options()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(dir=options.dir, prefix=".bench-") as folder:
-        for row in _paired_rows(Path(folder), options):
+        measured = _paired_rows(Path(folder), options)
+        for row in measured if options.raw else chain(measured, _process_rows(Path(folder), options)):
             rows.append(row)
-            print(".", end="", flush=True, file=sys.stderr)
-        if not options.raw:
-            rows += _process_rows(Path(folder), options)
-    print(file=sys.stderr)
+            print(f"{row.name}: {row.figure:.2f} {row.unit}", file=sys.stderr)
     shown = {"calls": options.calls, "pairs": options.pairs, "quick": options.quick}
     print(document(rows, shown) if options.output == "json" else table(rows))
 

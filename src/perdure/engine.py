@@ -179,7 +179,11 @@ class Engine:
         return await self._adrive(self._job_of(self._row(run_id), main, wait, reopen=True))
 
     def _prepare(
-        self, job: JobFile | Main | str | Path, inputs: Mapping[str, Any] | None, run_id: str | None, wait: bool
+        self,
+        job: JobFile | Main | str | Path,
+        inputs: Mapping[str, Any] | None,
+        run_id: str | None,
+        wait: bool,
     ) -> Job:
         if loading.get():
             raise LoadedFar
@@ -201,7 +205,9 @@ class Engine:
 
     def _open_job(self, job: JobFile, registry: Registry) -> Main:
         if job.resume != "reentry":
-            raise SpecError([f"{job.path}: agent.resume {job.resume!r} is not in this version; it has: reentry"])
+            raise SpecError(
+                [f"{job.path}: agent.resume {job.resume!r} is not in this version; it has: reentry"]
+            )
         main = load_agent(job.agent_target, job.folder.resolve())
         for module in job.tools:
             for item in tools_of_module(module):
@@ -259,7 +265,9 @@ class Engine:
         if row.status.ended and row.status != "failed":
             return _no_agent
         if row.job_path is None:
-            raise SpecError([f"run {row.run_id} was started from a function; resume it with engine.resume(main=...)"])
+            raise SpecError(
+                [f"run {row.run_id} was started from a function; resume it with engine.resume(main=...)"]
+            )
         path = Path(row.job_path)
         if path.suffix == ".py":
             return load_agent(str(spec["agent"]), path.parent)
@@ -335,7 +343,9 @@ class Engine:
         """Return the newest runs first."""
         return self._ledger.read(lambda store: store.runs.list(status=status, limit=limit))
 
-    def calls(self, run_id: str | None = None, *, limit: int = 1000, inner: bool = False) -> list[dict[str, Any]]:
+    def calls(
+        self, run_id: str | None = None, *, limit: int = 1000, inner: bool = False
+    ) -> list[dict[str, Any]]:
         """Return the calls of a run, or of all, as plain dictionaries, oldest first."""
         chosen = None if run_id is None else self.find_run(run_id)
         return self._ledger.read(lambda store: report.calls(store, chosen, limit=limit, inner=inner))
@@ -352,7 +362,9 @@ class Engine:
         """Return everything that waits for a person, as (run_id, what), oldest first."""
 
         def look(store: SqlStore) -> list[tuple[str, Waiting]]:
-            return [(item.run_id, report.waiting(store, item, self._flags)) for item in store.questions.open()]
+            return [
+                (item.run_id, report.waiting(store, item, self._flags)) for item in store.questions.open()
+            ]
 
         return self._ledger.read(look)
 

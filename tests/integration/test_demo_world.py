@@ -59,14 +59,10 @@ def test_a_polite_crawl_meets_every_page_and_every_nuisance(tmp_path: Path) -> N
         assert all("Facts after" in text for text in articles.values())
         assert [path for path, took in seconds.items() if took >= 1.4] == ["/great-eastern.html"]
         assert [path for path, all_of in status_of.items() if all_of == [404]] == ["/errata.html"]
-        assert [path for path, all_of in status_of.items() if all_of == [500, 200]] == [
-            "/clayton-tunnel.html"
-        ]
+        assert [path for path, all_of in status_of.items() if all_of == [500, 200]] == ["/clayton-tunnel.html"]
         assert site.counts()["pages"] == len(articles)
         assert site.counts()["private"] == 0
-        assert {line["user_agent"] for line in site.events("site") if line["path"] != "/robots.txt"} == {
-            "test"
-        }
+        assert {line["user_agent"] for line in site.events("site") if line["path"] != "/robots.txt"} == {"test"}
 
 
 def test_the_index_links_to_the_private_page_and_asking_for_it_is_seen(world: World) -> None:

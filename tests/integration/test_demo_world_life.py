@@ -105,6 +105,12 @@ def is_alive(pid: int) -> bool:
     return state.stdout.strip()[:1] not in {"", "Z"}
 
 
+def sockets_of(store: int) -> list[Path]:
+    shown = subprocess.run(["ps", "-ww", "-o", "args=", "-p", str(store)], capture_output=True, text=True, check=True)
+    ports = set(re.findall(r"port(?:\.grpc)?=(\d+)", shown.stdout)) - {"0"}
+    return [path for port in ports for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock")]
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/net")
 def test_nothing_listens_beyond_loopback(world: World) -> None:
     inodes = set()
@@ -123,11 +129,7 @@ def test_stop_leaves_nothing_behind_and_may_be_called_again(tmp_path: Path) -> N
     with worlds.start(tmp_path) as mine:
         pids = mine.pids()
         assert all(is_alive(pid) for pid in pids.values())
-        shown = subprocess.run(
-            ["ps", "-ww", "-o", "args=", "-p", str(pids["store"])], capture_output=True, text=True, check=True
-        )
-        ports = set(re.findall(r"port(?:\.grpc)?=(\d+)", shown.stdout)) - {"0"}
-        sockets = [path for port in ports for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock")]
+        sockets = sockets_of(pids["store"])
         assert sockets
         mine.stop()
         assert not any(is_alive(pid) for pid in pids.values())
@@ -147,9 +149,11 @@ def test_the_servers_die_with_their_parent(tmp_path: Path, in_thread: bool) -> N
             pids: dict[str, int] = json.loads(cast("str", parent.stdout and parent.stdout.readline()))
             assert set(pids) == {"s3", "mail", "site", "webhook", "store"}
             assert all(is_alive(pid) for pid in pids.values())
+            sockets = sockets_of(pids["store"])
         finally:
             parent.kill()
     until(lambda: not any(is_alive(pid) for pid in pids.values()), "the servers end")
+    until(lambda: sockets != [] and not any(path.exists() for path in sockets), "the sockets are taken away")
 
 
 def test_the_foreground_world_says_where_it_is_and_what_it_counted(tmp_path: Path) -> None:

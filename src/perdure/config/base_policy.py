@@ -1,7 +1,7 @@
 """The shipped base policy, read without the machinery that strangers' files need.
 
-``base_policy.yaml`` keeps to one rule a line, so that a start without overlays loads neither a YAML reader nor a
-schema library; a test compares the result with that of the full reader.
+``base_policy.yaml`` keeps to one rule a line, so that a start without overlays loads neither a YAML reader
+nor a schema library; a test compares the result with that of the full reader.
 """
 
 from __future__ import annotations

@@ -93,12 +93,8 @@ def check(
         The model, or None; and all problems, in the order of the file.
     """
     empty = [key for key, value in raw.items() if value is None]
-    problems = [
-        document.problem(
-            (*loc, key), f"{key} has no value: write one, or leave the key out", code_of((key,), "none")
-        )
-        for key in empty
-    ]
+    said = "has no value: write one, or leave the key out"
+    problems = [document.problem((*loc, key), f"{key} {said}", code_of((key,), "none"), key=True) for key in empty]
     try:
         checked = model.model_validate({key: value for key, value in raw.items() if value is not None})
     except ValidationError as error:
@@ -134,16 +130,18 @@ def _problem(
     return document.problem((*loc, *inner), text, code, key=is_key and kind != "missing")
 
 
+_WORDS = (("a valid ", "a "), ("a integer", "an integer"), ("a dictionary", "a mapping"))
+
+
 def _said(found: Mapping[str, Any]) -> str:
-    message = str(found["msg"]).removeprefix("Value error, ")
-    message = (
-        message.removeprefix("Input should be ").replace("a valid ", "a ").replace("a integer", "an integer")
-    )
+    message = str(found["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    for theirs, ours in _WORDS:
+        message = message.replace(theirs, ours)
     given: object = found["input"]
     if found["type"] in ("enum", "literal_error") and isinstance(given, str):
         wanted = str(found["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         return f"{given!r} is none of {', '.join(wanted)}{suggestion(given, wanted)}"
-    if message != found["msg"] and not str(found["msg"]).startswith("Value error"):
+    if str(found["msg"]).startswith("Input should be "):
         return f"must be {message}, not {_shown(given)}"
     return message
 

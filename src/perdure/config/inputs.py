@@ -50,9 +50,7 @@ def _value(text: str) -> tuple[Any, str | None]:
         return None, str(refused)
     except (ValueError, RecursionError):
         return text, None
-    return (
-        (value, None) if _storable(json.dumps(value, ensure_ascii=False)) else (None, "has a lone surrogate")
-    )
+    return (value, None) if _storable(json.dumps(value, ensure_ascii=False)) else (None, "has a lone surrogate")
 
 
 class _Refused(Exception):

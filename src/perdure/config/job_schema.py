@@ -64,8 +64,8 @@ def _moment(value: object) -> str:
 def _agent_target(value: str) -> str:
     head, colon, function = value.rpartition(":")
     module = head.removesuffix(".py")
-    names = PurePosixPath(module).parts if head.endswith(".py") else module.split(".")
-    if not colon or not function.isidentifier() or not names or not names[-1].isidentifier():
+    names = [PurePosixPath(module).name] if head.endswith(".py") else module.split(".")
+    if not colon or not all(name.isidentifier() for name in (function, *names)):
         raise ValueError(f"{value!r} is neither module:function nor file.py:function")
     return value
 
@@ -235,9 +235,7 @@ def _stop_conditions(listed: list[Any], document: Document, problems: list[Probl
             hint = f"; {unknown_key(unknown[0], ('artifact', 'effect'))}" if unknown else ""
             problems.append(document.problem(here, text + hint))
         else:
-            model, found = check(
-                ArtifactCondition if "artifact" in given else EffectCondition, given, document, here
-            )
+            model, found = check(ArtifactCondition if "artifact" in given else EffectCondition, given, document, here)
             problems += found
             if model is not None:
                 yield model.model_dump()

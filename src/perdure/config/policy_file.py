@@ -17,7 +17,7 @@ def load_policy(paths: Sequence[Path], *, base: bool = True) -> Policy:
         base: whether the shipped base policy comes first.
 
     Raises:
-        PolicyError: any file has an error; all errors of all files are in it, as ``file:line:col: code text``.
+        PolicyError: any file has an error; all errors of all files, as ``file:line:col: code text``.
     """
     shipped = base_policy() if base else Policy()
     if not paths:

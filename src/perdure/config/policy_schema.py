@@ -141,9 +141,7 @@ def _top_problems(top: Mapping[str, Any], document: Document) -> Iterator[Proble
     for key in ("read_only_allowlist", "side_effect_denylist"):
         for i, name in enumerate(_list_at(top, key)):
             if not isinstance(name, str) or not name:
-                yield document.problem(
-                    (key, i), f"{key}.{i} must be the name of a tool, exact or a glob", VALUE
-                )
+                yield document.problem((key, i), f"{key}.{i} must be the name of a tool, exact or a glob", VALUE)
 
 
 def _list_at(top: Mapping[str, Any], key: str) -> list[Any]:
@@ -159,9 +157,7 @@ def _entries(top: Mapping[str, Any], key: str, document: Document, index: int) -
 # --- rules -----------------------------------------------------------------------------------------
 
 
-def _rule(
-    raw: object, document: Document, loc: Loc, found: list[Problem], index: int, *, shipped: bool
-) -> Rule | None:
+def _rule(raw: object, document: Document, loc: Loc, found: list[Problem], index: int, *, shipped: bool) -> Rule | None:
     given = as_mapping(raw)
     if given is None:
         example = "{tool: send_mail, approval: always}"

@@ -58,9 +58,7 @@ def resolve(
         UsageError: the store is no URL that means a file, or a path is empty.
     """
     env = os.environ if environ is None else environ
-    folder = _path(
-        "--state-dir", state_dir if state_dir is not None else env.get(HOME_VARIABLE) or DEFAULT_STATE_DIR
-    )
+    folder = _path("--state-dir", state_dir if state_dir is not None else env.get(HOME_VARIABLE) or DEFAULT_STATE_DIR)
     url = store if store is not None else env.get(STORE_VARIABLE) or f"{_SQLITE}{folder / DATABASE_NAME}"
     listed = [entry for entry in env.get(POLICIES_VARIABLE, "").split(os.pathsep) if entry]
     return Settings(

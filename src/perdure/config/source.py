@@ -190,9 +190,7 @@ class _Builder:
             name = self._key(key, events, loc)
             here = (*loc, name)
             if name in found:
-                self.note(
-                    key.line, key.col, f"{name!r} stands here twice; first at line {self.keys[here][0]}"
-                )
+                self.note(key.line, key.col, f"{name!r} stands here twice; first at line {self.keys[here][0]}")
             else:
                 self.keys[here] = (key.line, key.col)
             found[name] = self._node(self._value_of(events), events, here)
@@ -213,9 +211,7 @@ class _Builder:
         if isinstance(value, float) and not math.isfinite(value):
             self.note(event.line, event.col, "is no number that JSON can hold")
         if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
-            self.note(
-                event.line, event.col, "has a lone surrogate; in YAML write such a character as \\UXXXXXXXX"
-            )
+            self.note(event.line, event.col, "has a lone surrogate; in YAML write such a character as \\UXXXXXXXX")
 
     @staticmethod
     def _next(events: Iterator[_Event]) -> _Event | None:

@@ -43,7 +43,11 @@ def idempotency_key(ledger_id: str, run_id: str, key: CallKey, scope: str | None
 
 def equal(row: CallRow, key: CallKey) -> bool:
     """Return whether a row has the same namespace, tool and canonical arguments (R1)."""
-    return row.args_hash == key.args_hash and row.tool_name == key.tool_name and row.tool_namespace == key.namespace
+    return (
+        row.args_hash == key.args_hash
+        and row.tool_name == key.tool_name
+        and row.tool_namespace == key.namespace
+    )
 
 
 def kin(row: CallRow, key: CallKey, scope: str | None, *, unmet: bool) -> bool:

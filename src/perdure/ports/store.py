@@ -25,6 +25,10 @@ class SqlConnection(Protocol):
         """Run a writing statement and return how many rows it changed."""
         ...
 
+    def last_row(self) -> int:
+        """Return the number of the row that was inserted last."""
+        ...
+
     def begin(self) -> None:
         """Begin a writing transaction, waiting for other writers."""
         ...

@@ -31,7 +31,11 @@ async def run_async(runner: Runner, job: Job) -> None:
         door = Door(life)
         door.enter_loop()
         await _settle_all(life, door)
-        ending = await _enter(runner, life, door, job.main, watch) if runner.ready(life) else Ending(suspended=True)
+        ending = (
+            await _enter(runner, life, door, job.main, watch)
+            if runner.ready(life)
+            else Ending(suspended=True)
+        )
         runner.end(life, ending)
     finally:
         watch.stop()

@@ -50,7 +50,7 @@ class Context:
         rows = self._equal.get(key)
         if not rows:
             return None
-        own = self._by_branch[key, branch]
+        own = self._by_branch.get((key, branch))
         while own and own[0] not in rows:
             own.popleft()
         if own:
@@ -62,6 +62,10 @@ class Context:
             if found is not None:
                 return found
         return None
+
+    def may_find(self, key: CallKey) -> bool:
+        """Return whether some unmet row is equal, without looking at any row."""
+        return key in self._equal
 
     def unmet_of_tool(self, key: CallKey) -> list[int]:
         """Return the numbers of unmet rows of one tool, oldest first."""

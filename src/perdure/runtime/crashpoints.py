@@ -60,7 +60,9 @@ class Knobs:
                 name = variable.removeprefix(PREFIX)
                 form = KNOBS.get(name)
                 if form is None:
-                    problems.append(f"{variable} is no crash knob; there are {', '.join(PREFIX + k for k in KNOBS)}")
+                    problems.append(
+                        f"{variable} is no crash knob; there are {', '.join(PREFIX + k for k in KNOBS)}"
+                    )
                 elif not form[0].match(value):
                     problems.append(f"{variable}={value!r} is not {form[1]}")
                 else:

@@ -56,7 +56,9 @@ class Door:
         """Return the request of a tool call made here and now."""
         self.life.check_open()
         self.life.registry.add(called)
-        return build_request(called, self.life.decision(called), args, kwargs, frame_here(self.life.root), options)
+        return build_request(
+            called, self.life.decision(called), args, kwargs, frame_here(self.life.root), options
+        )
 
     def find_tool(self, tool_or_name: AnyTool | str | Callable[..., Any]) -> AnyTool:
         """Return a tool by itself or by its registered name.
@@ -167,5 +169,3 @@ def parse_options(repeat_of: str | None, dedupe_key: str | None, on_challenge: s
     if on_challenge not in CHALLENGE_ANSWERS:
         raise UsageError(f"on_challenge={on_challenge!r} is none of {', '.join(CHALLENGE_ANSWERS)}")
     return CallOptions(repeat_of, dedupe_key, on_challenge)
-
-

@@ -9,7 +9,18 @@ from perdure.model.errors import LeaseLost, StorageFault
 from perdure.model.run import WaitReason
 from perdure.ports.tool import Probe
 from perdure.runtime import invoke, starting
-from perdure.runtime.actions import Action, AwaitSender, Commit, Consult, Invoke, Loop, Outcome, Park, Pause, Post
+from perdure.runtime.actions import (
+    Action,
+    AwaitSender,
+    Commit,
+    Consult,
+    Invoke,
+    Loop,
+    Outcome,
+    Park,
+    Pause,
+    Post,
+)
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
 
@@ -113,5 +124,3 @@ def _ask_now(life: Life, operation: Operation, reason: str) -> None:
     row, against = operation.row, operation.challengers
     if reason == WaitReason.CHALLENGE and row is not None and against and life.operations.all_parked():
         commit(life, lambda store: starting.ask_challenge(life, store, row, against))
-
-

@@ -163,7 +163,9 @@ class ConditionsUnmet(Exception):
 
 
 def _unmet_conditions(life: Life, store: SqlStore) -> ConditionsUnmet | None:
-    missing = [text for condition in life.spec.get("stop_conditions", ()) if (text := _unmet(life, store, condition))]
+    missing = [
+        text for condition in life.spec.get("stop_conditions", ()) if (text := _unmet(life, store, condition))
+    ]
     for path in life.spec.get("artifacts", {}).get("expected_outputs", ()):
         if not _record_artifact(life, store, path):
             missing.append(f"the expected output {path} is not in the workspace")

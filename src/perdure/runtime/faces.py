@@ -83,7 +83,9 @@ class Run(_Face):
         """
         return self._door.serve_sync(self._call(tool, args, kwargs))
 
-    def memo(self, name: str, function: Callable[..., Any], /, *args: Any, key: Any = None, **kwargs: Any) -> Any:
+    def memo(
+        self, name: str, function: Callable[..., Any], /, *args: Any, key: Any = None, **kwargs: Any
+    ) -> Any:
         """Compute something once and store it; calls made inside count as met with it.
 
         Args:

@@ -95,11 +95,15 @@ class Gateway:
                 )
                 row = begun.row
                 if begun.started:
-                    row, cause = yield from self._attempt(operation, request.tool, request.decision, row, request)
+                    row, cause = yield from self._attempt(
+                        operation, request.tool, request.decision, row, request
+                    )
                 elif begun.gate is not Gate.PASS:
                     row = yield from self._held_back(request, operation, begun)
             else:
-                row, cause = yield from self._advance(row, step, operation, request.decision, request.tool, doubt)
+                row, cause = yield from self._advance(
+                    row, step, operation, request.decision, request.tool, doubt
+                )
 
     def settle(self, row: CallRow, operation: Operation) -> Loop:
         """Bring one started row of an earlier life to an end before the agent is entered (R3).
@@ -115,7 +119,9 @@ class Gateway:
         while row.status in (CallStatus.RUNNING, CallStatus.IN_DOUBT):
             step = decide(row, self._facts(row, decision, tool, doubt))
             if step.kind is Next.ASK and not life.waits:
-                yield Commit(lambda store, row=row, step=step: recording.ask_doubt(life, store, row, step.why))
+                yield Commit(
+                    lambda store, row=row, step=step: recording.ask_doubt(life, store, row, step.why)
+                )
                 return row
             row, _ = yield from self._advance(row, step, operation, decision, tool, doubt)
         life.settled += int(row.tool_namespace not in INNER_NAMESPACES)
@@ -147,7 +153,11 @@ class Gateway:
                 return (yield from self._attempt(operation, tool, decision, begun.row, None))
             return begun.row, None
         elif step.kind is Next.NOT_DONE:
-            work = recording.store_not_done if self._attempts_left(row, decision) > 0 else recording.store_give_up
+            work = (
+                recording.store_not_done
+                if self._attempts_left(row, decision) > 0
+                else recording.store_give_up
+            )
             row = yield Commit(lambda store: work(life, store, row))
             return row, None
         else:
@@ -244,7 +254,9 @@ class Gateway:
             recorder=record,
         )
 
-    def _record(self, operation: Operation, row: CallRow, outcome: Outcome, decision: Decision | None) -> Loop:
+    def _record(
+        self, operation: Operation, row: CallRow, outcome: Outcome, decision: Decision | None
+    ) -> Loop:
         life = self._life
         if outcome.ended is not Ended.VALUE:
             allowed = self._attempts_allowed(decision)
@@ -303,7 +315,9 @@ class Gateway:
 
     # --- what is known -------------------------------------------------------------------------------------------
 
-    def _facts(self, row: CallRow, decision: Decision | None, tool: AnyTool | None, doubt: Doubt) -> CallFacts:
+    def _facts(
+        self, row: CallRow, decision: Decision | None, tool: AnyTool | None, doubt: Doubt
+    ) -> CallFacts:
         life = self._life
         waiting = 0.0
         now = life.now()
@@ -326,7 +340,9 @@ class Gateway:
             negative_after_lag=doubt.negative_after_lag,
             probe_lag_seconds=decision.probe_lag_seconds if decision is not None else 0.0,
             probe_exhausted=doubt.exhausted,
-            key_alive_seconds=seconds_between(now, row.key_expires_at) if row.key_expires_at and known else None,
+            key_alive_seconds=seconds_between(now, row.key_expires_at)
+            if row.key_expires_at and known
+            else None,
             first_was_keyed=row.key_expires_at is not None,
             attempts_left=self._attempts_left(row, decision),
             wait_seconds=waiting,
@@ -363,10 +379,11 @@ class Gateway:
     def meet(self, request: CallRequest) -> tuple[bool, Any]:
         """Deliver a receipt that an earlier life stored, if the call meets one, without a transaction."""
         life = self._life
+        options = request.options
+        if options.dedupe_key is not None or options.repeat_of is not None or not life.context.may_find(request.key):
+            return False, None
 
-        def find(store: Any) -> tuple[CallRow, str | None] | None:
-            if request.options.dedupe_key is not None or request.options.repeat_of is not None:
-                return None
+        def find(store: SqlStore) -> tuple[CallRow, str | None] | None:
             row = life.context.find_equal(request.key, request.frame.branch, store.calls.get)
             if row is None or row.status not in (CallStatus.SUCCEEDED, CallStatus.FAILED):
                 return None

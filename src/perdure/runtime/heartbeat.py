@@ -52,7 +52,11 @@ class Heartbeat:
         try:
             life.ledger.run(
                 lambda store: store.runs.renew(
-                    life.run_id, life.fence, now=now, expires=expires, active_seconds=elapsed - charged_seconds
+                    life.run_id,
+                    life.fence,
+                    now=now,
+                    expires=expires,
+                    active_seconds=elapsed - charged_seconds,
                 )
             )
         except (LeaseLost, StoreError) as problem:

@@ -37,7 +37,11 @@ def serving(dispatch: Dispatch, operation: Operation) -> Iterator[None]:
 def at_the_edge(life: Life, dispatch: Dispatch, operation: Operation) -> Iterator[None]:
     """Mark physical work for the crash knobs, before and after it."""
     row = dispatch.row
-    name = row.tool_name if row.tool_namespace not in INNER_NAMESPACES else f"{row.tool_namespace}:{row.tool_name}"
+    name = (
+        row.tool_name
+        if row.tool_namespace not in INNER_NAMESPACES
+        else f"{row.tool_namespace}:{row.tool_name}"
+    )
     place = life.place(operation.frame, name, row.tool_call_id)
     operation.frame.step.physical = True
     life.around.knobs.before_tool(place)
@@ -100,5 +104,3 @@ def checked_probe(answer: Any) -> Probe:
 def is_awaitable(value: Any) -> bool:
     """Return whether a value must be awaited."""
     return inspect.isawaitable(value)
-
-

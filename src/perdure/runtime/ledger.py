@@ -50,7 +50,11 @@ class Ledger:
     """
 
     def __init__(
-        self, store: SqlStore, *, crash_point: CrashPoint = no_crash_point, linger_seconds: float = LINGER_SECONDS
+        self,
+        store: SqlStore,
+        *,
+        crash_point: CrashPoint = no_crash_point,
+        linger_seconds: float = LINGER_SECONDS,
     ) -> None:
         self._store = store
         self._crash_point = crash_point
@@ -170,14 +174,28 @@ class Ledger:
         connection = self._store.connection
         connection.begin()
         try:
-            for member in batch:
-                self._perform(member)
+            if len(batch) == 1:
+                self._perform_alone(batch[0])
+            else:
+                for member in batch:
+                    self._perform(member)
             self._crash_point("before commit")
             connection.commit()
         except BaseException:
             _roll_back(connection)
             raise
         self._crash_point("after commit")
+
+    def _perform_alone(self, member: Member[Any]) -> None:
+        """Perform the only member of a group: its savepoint would be the transaction itself."""
+        try:
+            member.value = member.work(self._store)
+        except StorageFault:
+            raise
+        except Exception as problem:
+            self._store.connection.rollback()
+            member.error = problem
+            self._store.connection.begin()
 
     def _perform(self, member: Member[Any]) -> None:
         connection = self._store.connection

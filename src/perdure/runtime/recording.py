@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perdure.core.backoff import delay_seconds
 from perdure.core.codec import encode_or_repr
 from perdure.core.transitions import CallEvent
-from perdure.model.errors import CallError, ConstraintViolated, LeaseLost
+from perdure.model.errors import CallError, ConstraintViolated
 from perdure.model.toolcall import INNER_NAMESPACES, CallKey, CallRow, CallStatus, Evidence
 from perdure.ports.clock import after
 from perdure.ports.tool import Probe
@@ -37,39 +37,54 @@ def receipt_of(life: Life, row: CallRow, outcome: Outcome) -> Receipt:
 def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> CallRow | None:
     """Store a receipt for a started row.
 
-    A stale owner's receipt is refused by the fence and ``None`` is returned, but what it knows is kept as evidence: success
-    counts from anyone.
+    A stale owner's receipt is refused by the fence and ``None`` is returned, but what it knows is kept as evidence:
+    success counts from anyone.
     """
-    current = store.calls.get(row.call_no)
-    ref = receipt.ref or current.handle
     now = life.now()
-    if current.status is CallStatus.SUCCEEDED:
-        return _second_success(life, store, current, ref, now)
-    if ref is not None and store.calls.ref_owner(row.tool_name, ref) is not None:
-        life.warn_once(f"{row.tool_call_id}: the reference {ref} belongs to another call already")
-        ref = None
     seq = life.delivered + 1
+    ref = receipt.ref
     try:
-        store.calls.succeed(current, life.fence, now, response=receipt.text, ref=ref, delivered_seq=seq)
-    except LeaseLost:
-        add_evidence(life, store, row, "reply", "happened", detail=receipt.text, ref=ref)
-        return None
-    if row.attempt > 1:
+        stored = store.calls.try_succeed(
+            row, life.fence, now, response=receipt.text, ref=ref, delivered_seq=seq
+        )
+    except ConstraintViolated:
+        life.warn_once(f"{row.tool_call_id}: its reference belongs to another call already")
+        store.calls.set_handle(row.call_no, life.fence, None, now)
+        ref = None
+        stored = store.calls.try_succeed(
+            row, life.fence, now, response=receipt.text, ref=ref, delivered_seq=seq
+        )
+    if not stored:
+        return _refused(life, store, row, receipt, now)
+    if row.attempt > 1 or row.status is CallStatus.IN_DOUBT:
         add_evidence(life, store, row, "attempt", "done", ref=ref)
+        close_question(life, store, row, "the call succeeded")
     life.delivered = seq
     if row.tool_namespace not in INNER_NAMESPACES:
         life.last_tool_call_id = row.tool_call_id
-    close_question(life, store, row, "the call succeeded")
-    return store.calls.get(row.call_no)
+    return replace(row, status=CallStatus.SUCCEEDED, finished_at=now)
 
 
-def _second_success(life: Life, store: SqlStore, row: CallRow, ref: str | None, now: str) -> CallRow:
+def _refused(life: Life, store: SqlStore, row: CallRow, receipt: Receipt, now: str) -> CallRow | None:
+    current = store.calls.get(row.call_no)
+    ref = receipt.ref or current.handle
+    if current.status is CallStatus.SUCCEEDED:
+        return _second_success(life, store, current, ref)
+    if current.status is CallStatus.IN_DOUBT and row.status is CallStatus.RUNNING:
+        return store_receipt(life, store, current, receipt)
+    add_evidence(life, store, row, "reply", "happened", detail=receipt.text, ref=ref)
+    return None
+
+
+def _second_success(life: Life, store: SqlStore, row: CallRow, ref: str | None) -> CallRow:
     if ref is not None and ref != row.external_correlation_id:
         add_evidence(life, store, row, "reply", "duplicate_found", ref=ref)
     return row
 
 
-def store_setback(life: Life, store: SqlStore, row: CallRow, outcome: Outcome, attempts_allowed: int) -> CallRow:
+def store_setback(
+    life: Life, store: SqlStore, row: CallRow, outcome: Outcome, attempts_allowed: int
+) -> CallRow:
     """Record an attempt that gave no value: not done and due again, failed for certain, or lost."""
     current = store.calls.get(row.call_no)
     if current.status is not CallStatus.RUNNING:
@@ -104,7 +119,9 @@ def store_setback(life: Life, store: SqlStore, row: CallRow, outcome: Outcome, a
 
 def _backoff(life: Life, row: CallRow) -> float:
     tuning = life.around.tuning
-    return delay_seconds(max(row.attempt, 1), life.around.random_unit(), first_seconds=tuning.first_retry_seconds)
+    return delay_seconds(
+        max(row.attempt, 1), life.around.random_unit(), first_seconds=tuning.first_retry_seconds
+    )
 
 
 def _fail(life: Life, store: SqlStore, row: CallRow, error: BaseException | None, now: str) -> CallRow:
@@ -167,7 +184,9 @@ def _weigh(store: SqlStore, row: CallRow, answer: Probe) -> tuple[str, str]:
                 item.status is CallStatus.SUCCEEDED and item.call_no != row.call_no
                 for item in store.calls.same_tool(row.run_id, key)
             )
-            return ("unknown", "happened without a ref beside a succeeded kin") if kin_done else ("happened", "")
+            return (
+                ("unknown", "happened without a ref beside a succeeded kin") if kin_done else ("happened", "")
+            )
         owner = store.calls.ref_owner(row.tool_name, answer.ref)
         if owner is not None and owner != row.tool_call_id:
             return "unknown", f"the reference belongs to {owner}"
@@ -225,9 +244,18 @@ def close_question(life: Life, store: SqlStore, row: CallRow, why: str) -> None:
 
 
 def add_evidence(
-    life: Life, store: SqlStore, row: CallRow, kind: str, says: str, *, detail: str | None = None, ref: str | None = None
+    life: Life,
+    store: SqlStore,
+    row: CallRow,
+    kind: str,
+    says: str,
+    *,
+    detail: str | None = None,
+    ref: str | None = None,
 ) -> None:
     """Append one fact about a call."""
     owner = life.around.owner
     actor = f"life {life.run.attempt + 1} (pid {owner.pid})"
-    store.calls.add_evidence(row.tool_call_id, Evidence(kind, life.now(), actor, row.attempt, says, detail, ref))
+    store.calls.add_evidence(
+        row.tool_call_id, Evidence(kind, life.now(), actor, row.attempt, says, detail, ref)
+    )

@@ -165,7 +165,13 @@ def call(store: SqlStore, tool_call_id: str, *, flags: str) -> dict[str, Any]:
             for item in store.calls.evidence(tool_call_id)
         ]
         found["questions"] = [
-            {"id": q.approval_id, "kind": q.kind, "status": q.status, "summary": q.summary, "answer": q.answer}
+            {
+                "id": q.approval_id,
+                "kind": q.kind,
+                "status": q.status,
+                "summary": q.summary,
+                "answer": q.answer,
+            }
             for q in store.questions.of_call(tool_call_id)
         ]
         still = store.questions.open_of_call(tool_call_id)
@@ -192,7 +198,13 @@ def details(store: SqlStore, run_id: str) -> dict[str, Any]:
             for life in store.runs.lives(run_id)
         ],
         "steps": [
-            {"step_id": s.step_id, "name": s.name, "phase": s.phase, "status": str(s.status), "error": s.error_detail}
+            {
+                "step_id": s.step_id,
+                "name": s.name,
+                "phase": s.phase,
+                "status": str(s.status),
+                "error": s.error_detail,
+            }
             for s in store.steps.list(run_id)
         ],
         "artifacts": [

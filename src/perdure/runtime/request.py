@@ -68,9 +68,7 @@ def build_request(
     return CallRequest(tool, decision, key, scope, arguments, complete, stored, frame, options)
 
 
-def memo_request(
-    tool: AnyTool, decision: Decision, identity: Any, frame: Frame
-) -> CallRequest:
+def memo_request(tool: AnyTool, decision: Decision, identity: Any, frame: Frame) -> CallRequest:
     """Return the request of a memo, whose identity is its name and canonical arguments.
 
     Raises:

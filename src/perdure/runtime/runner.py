@@ -144,7 +144,11 @@ class Runner:
 
 def started_rows(store: SqlStore, life: Life) -> list[CallRow]:
     """Return the rows that an earlier life started and did not settle."""
-    return [row for row in store.calls.open(life.run_id) if row.status in (CallStatus.RUNNING, CallStatus.IN_DOUBT)]
+    return [
+        row
+        for row in store.calls.open(life.run_id)
+        if row.status in (CallStatus.RUNNING, CallStatus.IN_DOUBT)
+    ]
 
 
 def _load(life: Life, store: SqlStore) -> None:
@@ -165,5 +169,3 @@ def _load(life: Life, store: SqlStore) -> None:
         )
         life.next_step_index = 1
     life.step_counts[life.root.name] = 1
-
-

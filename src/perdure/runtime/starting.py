@@ -120,12 +120,11 @@ def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operatio
     )
     if status is CallStatus.RUNNING and decision.side_effect_class.effectful:
         pre_side_effect(life, store, request.frame.step)
-    call_no = store.calls.insert(new, now)
+    row = store.calls.insert(new, now)
     if asks:
         _ask_approval(life, store, new, request, now)
-    row = store.calls.get(call_no)
     life.next_call_number += 1
-    life.context.hold(call_no)
+    life.context.hold(row.call_no)
     operation.row = row
     operation.started = status is CallStatus.RUNNING
     return Begun(row, started=status is CallStatus.RUNNING, gate=gate, kin=against)
@@ -176,7 +175,9 @@ def _gate(
     own = row.call_no if row is not None else -1
     seen = tuple(_seen_kin(life, store, request, own)) if cited is not None or repeat is not None else ()
     if cited is not None:
-        already = any(item.repeat_of == cited and item.call_no != own for item in _all_of_tool(life, store, request))
+        already = any(
+            item.repeat_of == cited and item.call_no != own for item in _all_of_tool(life, store, request)
+        )
         problem = citation_error(cited, seen, already)
         if problem is not None:
             raise UsageError(problem, next_command=f"perdure calls ls {life.run_id}")
@@ -220,7 +221,11 @@ def _unmet_kin(life: Life, store: SqlStore, request: CallRequest, own: int) -> I
 
 def _seen_kin(life: Life, store: SqlStore, request: CallRequest, own: int) -> Iterator[CallRow]:
     for row in _all_of_tool(life, store, request):
-        if row.call_no != own and row.call_no in life.context.seen and kin(row, request.key, request.scope, unmet=False):
+        if (
+            row.call_no != own
+            and row.call_no in life.context.seen
+            and kin(row, request.key, request.scope, unmet=False)
+        ):
             yield row
 
 
@@ -288,7 +293,9 @@ def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[Call
     again = any(
         question.kind == "challenge"
         for item in against
-        for other in store.calls.same_tool(life.run_id, CallKey(row.tool_namespace, row.tool_name, row.args_hash))
+        for other in store.calls.same_tool(
+            life.run_id, CallKey(row.tool_namespace, row.tool_name, row.args_hash)
+        )
         if other.call_no != row.call_no
         for question in store.questions.of_call(other.tool_call_id)
         if question.detail and item.tool_call_id in json.loads(question.detail)["kin"]

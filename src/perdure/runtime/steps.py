@@ -38,7 +38,9 @@ class Step:
             )
             life.next_step_index += 1
         else:
-            self._scope = StepScope(self._known.step_id, self._name, self._known.phase, self._known.step_index)
+            self._scope = StepScope(
+                self._known.step_id, self._name, self._known.phase, self._known.step_index
+            )
         scope, known = self._scope, self._known
         life.ledger.post(lambda store: _enter(life, store, scope, known, count), life.fail)
         life.open_steps.append(scope)

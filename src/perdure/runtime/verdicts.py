@@ -125,7 +125,11 @@ def decide_approval(
     if question is None:
         raise NotFound(f"there is no question {approval_id!r}")
     row = _row_of(store, question)
-    if question.status != "open" or question.kind != "approval" or row.status is not CallStatus.AWAITING_APPROVAL:
+    if (
+        question.status != "open"
+        or question.kind != "approval"
+        or row.status is not CallStatus.AWAITING_APPROVAL
+    ):
         raise VerdictRefused(f"{approval_id} is {question.status} ({question.kind}), not an open approval")
     says = "approved" if approved else "denied"
     fence = _fence(store, row)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from perdure.core.transitions import CallEvent, next_call_status
-from perdure.model.errors import StoreError
+from perdure.model.errors import LeaseLost, StoreError
 from perdure.model.toolcall import CallKey, CallRow, CallStatus, Evidence, ReplayPolicy, SideEffectClass
 from perdure.ports.store import Row
 from perdure.store.statements import Statements
@@ -145,8 +144,8 @@ class CallRows:
 
     # --- writing -------------------------------------------------------------------------------------------------
 
-    def insert(self, new: NewCall, now: str) -> int:
-        """Insert a row and return its number."""
+    def insert(self, new: NewCall, now: str) -> CallRow:
+        """Insert a row and return it."""
         running = new.status is CallStatus.RUNNING
         self._do.write_one(
             "insert_call",
@@ -180,13 +179,16 @@ class CallRows:
             error_code=new.error_code,
             error_detail=new.error_detail,
         )
-        row = self._do.one("get_call_by_id", tool_call_id=new.tool_call_id)
-        if row is None:
-            raise StoreError(f"the row {new.tool_call_id} is not there after it was inserted")
-        return int(row[0])
+        return _minted(self._do.last_row(), new, now)
 
     def start(
-        self, row: CallRow, fence: int, now: str, *, key_expires_at: str | None = None, repeat_of: str | None = None
+        self,
+        row: CallRow,
+        fence: int,
+        now: str,
+        *,
+        key_expires_at: str | None = None,
+        repeat_of: str | None = None,
     ) -> None:
         """Commit ``running`` for the next attempt, from prepared or, for the same key, from in doubt."""
         event = CallEvent.DISPATCH if row.status is CallStatus.PREPARED else CallEvent.SEND_AGAIN
@@ -201,12 +203,12 @@ class CallRows:
             repeat_of=repeat_of,
         )
 
-    def succeed(
+    def try_succeed(
         self, row: CallRow, fence: int, now: str, *, response: str, ref: str | None, delivered_seq: int | None
-    ) -> None:
-        """Store the receipt."""
+    ) -> bool:
+        """Store the receipt if the row still is as ``row`` says; return whether it was."""
         next_call_status(row.status, CallEvent.DONE)
-        self._do.write_one(
+        changed = self._do.write(
             "succeed_call",
             call_no=row.call_no,
             status=row.status,
@@ -216,6 +218,14 @@ class CallRows:
             ref=ref,
             delivered_seq=delivered_seq,
         )
+        return changed == 1
+
+    def succeed(
+        self, row: CallRow, fence: int, now: str, *, response: str, ref: str | None, delivered_seq: int | None
+    ) -> None:
+        """Store the receipt; raises ``LeaseLost`` where the row has moved on."""
+        if not self.try_succeed(row, fence, now, response=response, ref=ref, delivered_seq=delivered_seq):
+            raise LeaseLost(f"the receipt of {row.tool_call_id} was refused: this process no longer owns the run")
 
     def move(
         self,
@@ -248,7 +258,7 @@ class CallRows:
         )
         return to_status
 
-    def set_handle(self, call_no: int, fence: int, handle: str, now: str) -> None:
+    def set_handle(self, call_no: int, fence: int, handle: str | None, now: str) -> None:
         """Store the handle of a long remote job."""
         self._do.write_one("set_handle", call_no=call_no, fence=fence, handle=handle, now=now)
 
@@ -289,8 +299,41 @@ class CallRows:
         digest = kept[len(_PAYLOAD_MARK) :]
         row = self._do.one("get_payload", sha256=digest)
         if row is None or hashlib.sha256(row[0]).hexdigest() != digest:
-            raise StoreError(f"the payload {digest[:12]}… is missing or damaged", next_command="perdure verify")
+            raise StoreError(
+                f"the payload {digest[:12]}… is missing or damaged", next_command="perdure verify"
+            )
         return bytes(row[0]).decode("utf-8")
+
+
+def _minted(call_no: int, new: NewCall, now: str) -> CallRow:
+    running = new.status is CallStatus.RUNNING
+    return CallRow(
+        call_no=call_no,
+        tool_call_id=new.tool_call_id,
+        run_id=new.run_id,
+        step_id=new.step_id,
+        tool_namespace=new.key.namespace,
+        tool_name=new.key.tool_name,
+        side_effect_class=new.side_effect_class,
+        replay_policy=new.replay_policy,
+        status=new.status,
+        attempt=1 if running else 0,
+        occurrence=new.occurrence,
+        args_hash=new.key.args_hash,
+        effect_scope=new.effect_scope,
+        idempotency_key=new.idempotency_key,
+        fence=new.fence,
+        branch=new.branch,
+        parent_call_id=new.parent_call_id,
+        dedupe_key=new.dedupe_key,
+        repeat_of=new.repeat_of,
+        key_expires_at=new.key_expires_at,
+        started_at=now if running else None,
+        finished_at=now if new.status.settled else None,
+        error_code=new.error_code,
+        error_detail=new.error_detail,
+        prepared_at=now,
+    )
 
 
 def _call(row: Row) -> CallRow:

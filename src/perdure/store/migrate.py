@@ -49,7 +49,9 @@ def migrate(connection: SqliteConnection, now: str, *, migrations: list[Migratio
     connection.begin()
     try:
         connection.script(_BOOTSTRAP)
-        applied = {row[0]: row[1] for row in connection.rows("SELECT number, sha256 FROM schema_migrations", {})}
+        applied = {
+            row[0]: row[1] for row in connection.rows("SELECT number, sha256 FROM schema_migrations", {})
+        }
         connection.commit()
     except BaseException:
         connection.rollback()

@@ -99,7 +99,9 @@ class RunRows:
             "claim_run", run_id=row.run_id, fence=row.lease_fence, owner=text, expires=expires, now=now
         )
         fence = row.lease_fence + 1
-        self._do.write("insert_attempt", run_id=row.run_id, attempt=row.attempt + 1, fence=fence, owner=text, now=now)
+        self._do.write(
+            "insert_attempt", run_id=row.run_id, attempt=row.attempt + 1, fence=fence, owner=text, now=now
+        )
         return fence
 
     def queue(self, run_id: str, status: RunStatus, now: str) -> int:
@@ -227,7 +229,15 @@ class StepRows:
         )
 
     def checkpoint(
-        self, run_id: str, fence: int, *, checkpoint_id: str, step_id: str, kind: str, snapshot: str, cursor: str,
+        self,
+        run_id: str,
+        fence: int,
+        *,
+        checkpoint_id: str,
+        step_id: str,
+        kind: str,
+        snapshot: str,
+        cursor: str,
         now: str,
     ) -> None:
         """Insert a checkpoint."""
@@ -247,10 +257,18 @@ class StepRows:
         """Return how many checkpoints a run has."""
         return int(self._do.value("count_checkpoints", run_id=run_id))
 
-    def add_artifact(self, run_id: str, fence: int, *, path: str, sha256: str, size_bytes: int, now: str) -> None:
+    def add_artifact(
+        self, run_id: str, fence: int, *, path: str, sha256: str, size_bytes: int, now: str
+    ) -> None:
         """Record a file with its hash; the same file twice is one row."""
         self._do.write(
-            "add_artifact", run_id=run_id, fence=fence, path=path, sha256=sha256, size_bytes=size_bytes, now=now
+            "add_artifact",
+            run_id=run_id,
+            fence=fence,
+            path=path,
+            sha256=sha256,
+            size_bytes=size_bytes,
+            now=now,
         )
 
     def artifacts(self, run_id: str) -> Iterator[Row]:

@@ -23,7 +23,9 @@ def load_queries(dialect: str) -> dict[str, str]:
 class Statements:
     """Runs named statements; a write that must hit one row says so here."""
 
-    def __init__(self, connection: SqlConnection, dialect: str, crash_point: CrashPoint = no_crash_point) -> None:
+    def __init__(
+        self, connection: SqlConnection, dialect: str, crash_point: CrashPoint = no_crash_point
+    ) -> None:
         self.connection = connection
         self._sql = load_queries(dialect)
         self._crash_point = crash_point
@@ -51,6 +53,10 @@ class Statements:
         if self._watched:
             self._crash_point(f"before {name}")
         return self.connection.write(self._sql[name], parameters)
+
+    def last_row(self) -> int:
+        """Return the number of the row that was inserted last."""
+        return self.connection.last_row()
 
     def write_one(self, name: str, /, **parameters: Any) -> None:
         """Run a named write that must change exactly one row.

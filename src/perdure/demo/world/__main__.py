@@ -18,13 +18,9 @@ from perdure.demo.world.server_process import WorldError
 
 def main() -> int:
     """Run the world until a signal comes; return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m perdure.demo.world", description="The demo's outside world."
-    )
+    parser = argparse.ArgumentParser(prog="python -m perdure.demo.world", description="The demo's outside world.")
     parser.add_argument("--folder", type=Path, required=True, help="where it keeps its files and logs")
-    parser.add_argument(
-        "--key-ttl-seconds", type=float, default=86400.0, help="how long a webhook key is remembered"
-    )
+    parser.add_argument("--key-ttl-seconds", type=float, default=86400.0, help="how long a webhook key is remembered")
     told = parser.parse_args()
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

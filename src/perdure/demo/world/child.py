@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,15 +32,9 @@ def parse_options(server: str, argv: Sequence[str] | None = None) -> ChildOption
     """
     parser = argparse.ArgumentParser(prog=f"python -m perdure.demo.world.{server}")
     parser.add_argument("--folder", type=Path, required=True, help="where this world keeps its files")
-    parser.add_argument(
-        "--port", type=int, action="append", default=[], help="0 or absent: the system chooses"
-    )
-    parser.add_argument(
-        "--leash", type=int, default=0, help="process id of the parent to die with, 0 for none"
-    )
-    parser.add_argument(
-        "--key-ttl-seconds", type=float, default=86400.0, help="how long a webhook key is remembered"
-    )
+    parser.add_argument("--port", type=int, action="append", default=[], help="0 or absent: the system chooses")
+    parser.add_argument("--leash", type=int, default=0, help="process id of the parent to die with, 0 for none")
+    parser.add_argument("--key-ttl-seconds", type=float, default=86400.0, help="how long a webhook key is remembered")
     told = parser.parse_args(argv)
     return ChildOptions(told.folder.absolute(), (*told.port, 0, 0), told.leash, told.key_ttl_seconds)
 
@@ -50,14 +46,20 @@ def announce(**facts: object) -> None:
 
 
 def serve_until_orphaned(at_end: Callable[[], None] | None = None) -> None:
-    """Block until the parent closes its end of stdin, by intent or by dying, then end this process.
+    """Block until the parent closes its end of stdin, by intent or by dying, or SIGTERM comes; then end.
 
     Args:
         at_end: called before the end; must be quick.
     """
+
+    def end() -> None:
+        if at_end is not None:
+            at_end()
+        # Every line that was answered for is on stable storage already; request threads are not waited for.
+        os._exit(0)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda _number, _frame: end())
     while os.read(0, 4096):
         continue
-    if at_end is not None:
-        at_end()
-    # Every line that was answered for is on stable storage already; request threads are not waited for.
-    os._exit(0)
+    end()

@@ -73,9 +73,7 @@ class World:
     @property
     def imap(self) -> ImapAccess:
         """The mailbox of the mail server."""
-        return ImapAccess(
-            HOST, self._server("mail").number("imap_port"), MAIL_USER, self._secrets.mail_password
-        )
+        return ImapAccess(HOST, self._server("mail").number("imap_port"), MAIL_USER, self._secrets.mail_password)
 
     def endpoints(self) -> dict[str, object]:
         """Return the addresses and secrets of the running servers as one JSON object."""

@@ -35,9 +35,7 @@ class LoopbackServer(ThreadingHTTPServer):
         self.server_name = HOST
         self.server_port = int(self.server_address[1])
 
-    def handle_error(
-        self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
-    ) -> None:
+    def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
         """Say nothing of a client that went away: here that is what is being tried."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)

@@ -72,9 +72,7 @@ class Mailbox:
         hashed = await Passwords(self._config).hash_password(self._password)
         await self._login.demo_user_identity.set(UserMetadata(self._config, self._user, password=hashed))
         reader = ProxyProtocolReader(self._config.proxy_protocol)
-        server = await asyncio.start_server(
-            reader.get_callback(IMAPServer(self._login, self._config)), HOST, port
-        )
+        server = await asyncio.start_server(reader.get_callback(IMAPServer(self._login, self._config)), HOST, port)
         return int(server.sockets[0].getsockname()[1])
 
     async def add(self, raw: bytes, when: datetime) -> None:
@@ -158,9 +156,7 @@ async def _serve(options: child.ChildOptions) -> None:
     await acceptor.open()
     loop = asyncio.get_running_loop()
     smtp = await loop.create_server(
-        lambda: SMTP(
-            acceptor, hostname="localhost", data_size_limit=_MAX_MAIL_BYTES, enable_SMTPUTF8=True, loop=loop
-        ),
+        lambda: SMTP(acceptor, hostname="localhost", data_size_limit=_MAX_MAIL_BYTES, enable_SMTPUTF8=True, loop=loop),
         HOST,
         options.ports[0],
     )

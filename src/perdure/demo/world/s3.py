@@ -119,9 +119,7 @@ def main() -> None:
     gate = Gate()
     server = LoopbackServer(options.ports[0], make_handler(Upstream(weed.s3_port), log, gate))
     serve_in_thread(server)
-    child.announce(
-        port=server.server_port, door=open_door(gate), store_pid=weed.process.pid, store_ports=weed.ports
-    )
+    child.announce(port=server.server_port, door=open_door(gate), store_pid=weed.process.pid, store_ports=weed.ports)
     child.serve_until_orphaned(weed.kill)
 
 

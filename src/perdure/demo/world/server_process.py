@@ -40,9 +40,7 @@ class ServerProcess:
         options: further arguments.
     """
 
-    def __init__(
-        self, name: str, folder: Path, ports: tuple[int, ...] = (), options: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, name: str, folder: Path, ports: tuple[int, ...] = (), options: tuple[str, ...] = ()) -> None:
         # The kernel sends the parent-death signal when the *thread* that started the child ends, so only the
         # main thread asks for it; the pipe on the child's stdin does the same work everywhere, a little
         # later.

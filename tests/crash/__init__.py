@@ -1,0 +1,1 @@
+"""Real processes are killed at every numbered point, resumed, and counted at an independent provider."""

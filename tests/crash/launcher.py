@@ -1,0 +1,57 @@
+"""Starts lives quickly: a process that has imported the library forks one real child for each order.
+
+A fresh interpreter needs a quarter of a second before the first line of a job, and the loops start thousands of lives. The
+child opens its own ledger after the fork, has its own pid and start time, and ends like any process: by itself, by its
+crash knob, or by a signal. One JSON object a line on stdin and stdout; it ends when its stdin is closed.
+"""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from typing import Any
+
+LIFE_SECONDS = 25
+
+
+def serve() -> None:
+    """Answer orders until the parent closes the pipe."""
+    import asyncio  # noqa: F401 - what every life would import anyway
+    import threading  # noqa: F401
+
+    import perdure.engine
+    import perdure.runtime.async_runner  # noqa: F401
+
+    for line in iter(sys.stdin.readline, ""):
+        request = json.loads(line)
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            pid = os.fork()
+            if pid == 0:
+                _become(request, out.fileno(), err.fileno())
+            _, status = os.waitpid(pid, 0)
+            answer = {"pid": pid, "exit_code": os.waitstatus_to_exitcode(status),
+                      "stdout": _text(out), "stderr": _text(err)}  # fmt: skip
+        print(json.dumps(answer), flush=True)
+
+
+def _text(file: Any) -> str:
+    file.seek(0)
+    return str(file.read().decode())
+
+
+def _become(request: dict[str, Any], out: int, err: int) -> None:
+    """Live the life in the forked child; `sys.exit` runs what an interpreter runs at its end."""
+    from tests.crash.child import Order, obey
+
+    signal.alarm(LIFE_SECONDS)  # a life that hangs is killed, and its parent sees the signal
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    os.environ.update(request["environ"])
+    sys.exit(obey(Order(**request["order"])))
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,170 @@
+"""Processes, ledgers and people for the crash tests."""
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import perdure
+from tests.crash.child import PLANT_VARIABLE, Order
+from tests.provider.client import Provider
+
+ROOT = Path(__file__).resolve().parents[2]
+AT_POINT = "PERDURE_TEST_CRASH_AT_POINT"
+AFTER_TOOL = "PERDURE_TEST_CRASH_AFTER_TOOL"
+CRASHED = 137
+_FIRED = re.compile(r"^PERDURE CRASH (?:at point \d+: )?(.*)$", re.MULTILINE)
+_UNFIRED = re.compile(r"crash knob did not fire: .*; (\d+) points were passed")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one life ended, as its parent saw it."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def crashed_at(self) -> str | None:
+        """What the crash knob says it stood before or after, or None where it did not fire."""
+        found = _FIRED.search(self.stderr)
+        return found[1] if found and self.exit_code == CRASHED else None
+
+    @property
+    def points_passed(self) -> int:
+        """How many numbered points the life passed without a crash, as it says itself."""
+        found = _UNFIRED.search(self.stderr)
+        assert found is not None, f"neither a crash nor a word about the knob: {self}"
+        return int(found[1])
+
+    @property
+    def says(self) -> dict[str, Any]:
+        """The outcome that the life printed."""
+        assert self.stdout, f"a life ended without a word: {self}"
+        document: dict[str, Any] = json.loads(self.stdout)
+        return document
+
+
+class Launcher:
+    """Forks lives from a process that has imported the library already; one at a time."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.launcher"],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def live(self, order: Order, environ: dict[str, str] | None = None) -> Ended:
+        """Let one life be lived and return how it ended."""
+        pipe_in, pipe_out = self._process.stdin, self._process.stdout
+        assert pipe_in is not None and pipe_out is not None
+        request = {"order": json.loads(order.text), "environ": environ or {}}
+        pipe_in.write(json.dumps(request) + "\n")
+        pipe_in.flush()
+        answer = json.loads(pipe_out.readline())
+        return Ended(answer["exit_code"], answer["stdout"], answer["stderr"])
+
+    def stop(self) -> None:
+        """End the launcher."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process.wait()
+
+
+def start_life(order: Order, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    """Start a life in an interpreter of its own, to be killed, stopped or raced from outside."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.crash.child", order.text], cwd=ROOT, text=True,
+        env={**os.environ, **(environ or {})}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[str]) -> Ended:
+    """Wait for a started life and return how it ended."""
+    out, err = process.communicate(timeout=20)
+    return Ended(process.returncode, out, err)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One row of `tool_calls`, as anyone may read it."""
+
+    tool_call_id: str
+    tool_name: str
+    status: str
+    replay_policy: str
+    attempt: int
+    arguments: dict[str, Any] = field(hash=False)
+
+    @property
+    def what(self) -> str:
+        """The logical effect that the call stands for, as the provider knows it."""
+        return str(self.arguments.get("what", self.arguments.get("x", "")))
+
+
+class LedgerFile:
+    """Reads the ledger of one state directory from outside, with plain SQL."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.path = state_dir / "runtime_state.db"
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        if not self.path.exists():
+            return []
+        with closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)) as db:
+            return db.execute(sql).fetchall()
+
+    def calls(self) -> list[Call]:
+        """The tool calls (not the memos), oldest first."""
+        sql = (
+            "SELECT tool_call_id, tool_name, status, replay_policy, attempt, request_ref FROM tool_calls "
+            "WHERE tool_namespace = 'local' ORDER BY call_no"
+        )
+        return [Call(*row[:5], json.loads(row[5])) for row in self._rows(sql)]
+
+    def everything(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Every row of every table."""
+        tables = [str(row[0]) for row in self._rows("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {name: self._rows(f"SELECT * FROM {name}") for name in tables}
+
+
+def answer_doubts(state_dir: Path, provider: Provider, waiting_for: list[dict[str, Any]]) -> list[str]:
+    """Be the person: look at the provider, and say of each call in doubt whether it happened; return what was said."""
+    said = []
+    with perdure.open(state_dir=state_dir) as engine:
+        for item in waiting_for:
+            assert item["kind"] == "in_doubt", item
+            calls = LedgerFile(state_dir).calls()
+            call = next(c for c in calls if c.tool_call_id == item["tool_call_id"])
+            effects = provider.effects(what=call.what)
+            done = [c for c in calls if c.what == call.what and c.status == "succeeded"]
+            if len(effects) > len(done):
+                found = effects[len(done)]
+                engine.resolve(call.tool_call_id, "happened", result=found["reply"]["body"], ref=found["id"])
+                said.append("happened")
+            else:
+                engine.resolve(call.tool_call_id, "did_not_happen")
+                said.append("did_not_happen")
+    return said
+
+
+def planted(name: str | None) -> dict[str, str]:
+    """The environment in which a life has a planted bug."""
+    return {} if name is None else {PLANT_VARIABLE: name}
+
+
+def tags() -> Iterator[str]:
+    """Names for runs that share one provider."""
+    number = 0
+    while True:
+        number += 1
+        yield f"t{number}"

@@ -1,0 +1,137 @@
+"""Inputs of the command line, and where things are."""
+
+from pathlib import Path
+
+import pytest
+
+from perdure.config.inputs import parse_inputs
+from perdure.config.settings import database_of, resolve
+from perdure.model.errors import PerdureError, SpecError, StoreError, UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5", 5), ("-1.5", -1.5), ("1e3", 1000.0), ("true", True), ("null", None), ("[1, 2]", [1, 2]),
+        ('{"a": {"b": 1}}', {"a": {"b": 1}}), ('"10115"', "10115"), ("10115", 10115), ("007", "007"), ("", ""),
+        ("True", "True"), ("NaN", "NaN"), ("-Infinity", "-Infinity"), ("two words", "two words"), ("a=b", "a=b"),
+        ("[1", "[1"), ("boss@example.org", "boss@example.org"), ("[" * 50_000, "[" * 50_000),
+        ("9" * 5000, "9" * 5000), ("日本", "日本"), (" 5", 5), ("12345678901234567890", 12345678901234567890),
+    ],
+)  # fmt: skip
+def test_a_value_is_json_or_the_text_itself(text: str, value: object) -> None:
+    found = parse_inputs([f"key={text}"])["key"]
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        (["topic"], "-i topic: has no '=': write key=value"),
+        (["=5"], "-i =5: has no usable key before '='"),
+        ([" a=5"], "has no usable key"),
+        (["a\n=5"], "has no usable key"),
+        (["a=1", "a=1"], "-i a=1: 'a' is given twice"),
+        (["a=1e999"], "1e999 is too large for a number"),
+        (['a={"x": 1, "x": 2}'], "an object has the same key twice"),
+        (["a=\udcff"], "is not valid UTF-8"),
+        (['a="\\ud800"'], "has a lone surrogate"),
+    ],
+)
+def test_what_cannot_be_an_input_is_refused(pairs: list[str], said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_inputs(pairs)
+    assert said in str(caught.value)
+    str(caught.value).encode("utf-8")
+
+
+def test_all_bad_inputs_are_told_at_once() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_inputs(["a", "b=1", "b=2", "=3"])
+    assert len(caught.value.problems) == 3
+
+
+ENVIRONMENT = {
+    "PERDURE_HOME": "/env/home",
+    "PERDURE_STORE": "sqlite:////env/store.db",
+    "PERDURE_POLICIES_PATH": "env1.yaml:env2.yaml",
+}
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_default() -> None:
+    plain = resolve(environ={})
+    assert (plain.state_dir, plain.database, plain.policies) == (
+        Path(".perdure"),
+        Path(".perdure/runtime_state.db"),
+        (),
+    )
+    env = resolve(environ=ENVIRONMENT)
+    assert (env.state_dir, env.database) == (Path("/env/home"), Path("/env/store.db"))
+    flags = resolve(state_dir="/flag", store="sqlite:///flag.db", policies=["flag.yaml"], environ=ENVIRONMENT)
+    assert (flags.state_dir, flags.database) == (Path("/flag"), Path("flag.db"))
+    assert flags.store_url == "sqlite:///flag.db"
+    home = resolve(state_dir="/flag", environ={"PERDURE_HOME": "/env"})
+    assert (home.store_url, home.database) == ("sqlite:////flag/runtime_state.db", Path("/flag/runtime_state.db"))
+
+
+def test_policies_load_from_job_then_environment_then_flags() -> None:
+    settings = resolve(policies=["flag.yaml"], environ=ENVIRONMENT)
+    of_job = [Path("job.yaml")]
+    assert [str(path) for path in settings.policy_paths(of_job)] == [
+        "job.yaml",
+        "env1.yaml",
+        "env2.yaml",
+        "flag.yaml",
+    ]
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    empty = dict.fromkeys(ENVIRONMENT, "")
+    assert resolve(environ=empty) == resolve(environ={})
+    assert resolve(environ={"PERDURE_POLICIES_PATH": ":a.yaml:"}).policies == (Path("a.yaml"),)
+
+
+def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_HOME", "/from/the/process")
+    assert resolve().state_dir == Path("/from/the/process")
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:secret@db/x", "postgres://db/x", "postgresql+psycopg://db/x"])
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_postgresql_is_refused_in_this_version(url: str, by_flag: bool) -> None:
+    with pytest.raises(StoreError) as caught:
+        resolve(store=url if by_flag else None, environ={} if by_flag else {"PERDURE_STORE": url})
+    assert (caught.value.exit_code, caught.value.code) == (4, "PERDURE-401")
+    assert "SQLite only" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "x.db",
+        "sqlite://x.db",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "sqlite:///x?mode=ro",
+        "sqlite:///x\0",
+        "mysql://a",
+        "",
+    ],
+)
+def test_what_is_no_store_is_refused(url: str) -> None:
+    with pytest.raises(UsageError):
+        database_of(url)
+
+
+@pytest.mark.parametrize("given", [{"state_dir": ""}, {"state_dir": "a\0"}, {"policies": [""]}, {"store": ""}])
+def test_what_is_no_path_is_refused(given: dict[str, object]) -> None:
+    with pytest.raises(PerdureError) as caught:
+        resolve(environ={}, **given)  # type: ignore[arg-type]
+    assert caught.value.exit_code == 2
+
+
+def test_a_password_is_not_repeated() -> None:
+    with pytest.raises(UsageError) as caught:
+        database_of("mysql://user:secret@db/x")
+    assert "secret" not in str(caught.value)
