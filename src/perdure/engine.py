@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -192,30 +191,29 @@ class Engine:
         registry = self._registry.copy()
         if isinstance(job, JobFile):
             job = job.with_inputs(inputs or {})
+            policy = self._policy_of(job)
             main, spec, path = self._open_job(job, registry), job.run_spec(), str(job.path.resolve())
         else:
-            main = job
+            main, policy = job, self._around.policy
             agent, found = describe(main)
             path = found or ""
             spec = RunSpec(name=_name_of(agent), agent=agent, inputs=dict(inputs or {}))
         registry.add_reachable(main)
         run_id = self._accept(spec, run_id, path or None)
         document = self._spec_of(self._row(run_id))
-        return Job(run_id, document, main, registry, waits=wait, reopen=False)
+        return Job(run_id, document, main, registry, waits=wait, reopen=False, policy=policy)
 
     def _open_job(self, job: JobFile, registry: Registry) -> Main:
         if job.resume != "reentry":
-            raise SpecError(
-                [f"{job.path}: agent.resume {job.resume!r} is not in this version; it has: reentry"]
-            )
+            raise SpecError([f"{job.path}: agent.resume {job.resume!r} is not in this version; it has: reentry"])
         main = load_agent(job.agent_target, job.folder.resolve())
         for module in job.tools:
             for item in tools_of_module(module):
                 registry.add(item)
-        if job.policies:
-            policy = load_policy([*job.policies, *self._policy_paths])
-            self._around = replace(self._around, policy=policy)
         return main
+
+    def _policy_of(self, job: JobFile) -> Policy:
+        return load_policy([*job.policies, *self._policy_paths]) if job.policies else self._around.policy
 
     def _accept(self, spec: RunSpec, run_id: str | None, path: str | None) -> str:
         """Record the run before anything else happens, or find it."""
@@ -256,24 +254,24 @@ class Engine:
     def _job_of(self, row: RunRow, main: Main | None, wait: bool, *, reopen: bool) -> Job:
         registry = self._registry.copy()
         spec = self._spec_of(row)
+        policy = self._around.policy
         if main is None:
-            main = self._load_main(row, spec, registry)
+            main, policy = self._load_main(row, spec, registry)
         registry.add_reachable(main)
-        return Job(row.run_id, spec, main, registry, waits=wait, reopen=reopen)
+        return Job(row.run_id, spec, main, registry, waits=wait, reopen=reopen, policy=policy)
 
-    def _load_main(self, row: RunRow, spec: Mapping[str, Any], registry: Registry) -> Main:
+    def _load_main(self, row: RunRow, spec: Mapping[str, Any], registry: Registry) -> tuple[Main, Policy]:
         if row.status.ended and row.status != "failed":
-            return _no_agent
+            return _no_agent, self._around.policy
         if row.job_path is None:
-            raise SpecError(
-                [f"run {row.run_id} was started from a function; resume it with engine.resume(main=...)"]
-            )
+            raise SpecError([f"run {row.run_id} was started from a function; resume it with engine.resume(main=...)"])
         path = Path(row.job_path)
         if path.suffix == ".py":
-            return load_agent(str(spec["agent"]), path.parent)
+            return load_agent(str(spec["agent"]), path.parent), self._around.policy
         if not path.exists():
             raise SpecError([f"{path}: the job file of run {row.run_id} is gone; put it back"])
-        return self._open_job(load_job(path), registry)
+        job = load_job(path)
+        return self._open_job(job, registry), self._policy_of(job)
 
     def _drive(self, job: Job) -> Outcome:
         runner = Runner(self._around, self._heartbeat)
@@ -343,9 +341,7 @@ class Engine:
         """Return the newest runs first."""
         return self._ledger.read(lambda store: store.runs.list(status=status, limit=limit))
 
-    def calls(
-        self, run_id: str | None = None, *, limit: int = 1000, inner: bool = False
-    ) -> list[dict[str, Any]]:
+    def calls(self, run_id: str | None = None, *, limit: int = 1000, inner: bool = False) -> list[dict[str, Any]]:
         """Return the calls of a run, or of all, as plain dictionaries, oldest first."""
         chosen = None if run_id is None else self.find_run(run_id)
         return self._ledger.read(lambda store: report.calls(store, chosen, limit=limit, inner=inner))
@@ -362,9 +358,7 @@ class Engine:
         """Return everything that waits for a person, as (run_id, what), oldest first."""
 
         def look(store: SqlStore) -> list[tuple[str, Waiting]]:
-            return [
-                (item.run_id, report.waiting(store, item, self._flags)) for item in store.questions.open()
-            ]
+            return [(item.run_id, report.waiting(store, item, self._flags)) for item in store.questions.open()]
 
         return self._ledger.read(look)
 
@@ -438,7 +432,7 @@ def _name_of(agent: str) -> str:
 def _diff(known: RunRow, document: Mapping[str, Any]) -> str:
     stored = json.loads(known.spec_json)
     given = to_tagged(document)
-    lines = []
+    lines: list[str] = []
     for key in sorted(set(stored) | set(given)):
         if stored.get(key) != given.get(key):
             lines.append(f"  {key}: stored {json.dumps(stored.get(key))}, given {json.dumps(given.get(key))}")

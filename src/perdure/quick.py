@@ -15,7 +15,7 @@ from perdure.runtime.agent import LoadedFar, loading
 from perdure.runtime.life import Tuning
 
 
-def open(  # noqa: A001 - the contract's name; users write perdure.open
+def open(
     url: str | None = None,
     *,
     tools: Iterable[AnyTool] = (),

@@ -5,6 +5,7 @@ child opens its own ledger after the fork, has its own pid and start time, and e
 crash knob, or by a signal. One JSON object a line on stdin and stdout; it ends when its stdin is closed.
 """
 
+import gc
 import json
 import os
 import signal
@@ -15,14 +16,24 @@ from typing import Any
 LIFE_SECONDS = 25
 
 
+def warm_up() -> None:
+    """Import and cache what every life needs, by a whole run in a ledger that is thrown away."""
+    import encodings.idna  # noqa: F401 - imported by the first connection
+
+    import perdure
+
+    async def main(run: Any) -> str:
+        return str(await run.memo("nothing", str))
+
+    with tempfile.TemporaryDirectory() as folder, perdure.open(state_dir=folder) as engine:
+        engine.run(main)
+    gc.collect()
+    gc.freeze()  # the children share these pages instead of copying them at their first collection
+
+
 def serve() -> None:
     """Answer orders until the parent closes the pipe."""
-    import asyncio  # noqa: F401 - what every life would import anyway
-    import threading  # noqa: F401
-
-    import perdure.engine
-    import perdure.runtime.async_runner  # noqa: F401
-
+    warm_up()
     for line in iter(sys.stdin.readline, ""):
         request = json.loads(line)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

@@ -27,7 +27,8 @@ CHANGES = [
     "SPREADSHEET_CLEAR", "BUDGET_TRANSFER", "TARGET_DEPLOY", "THREAD_REPLY", "PLAYLIST_ADD", "SLACK_THREAD_CLOSE",
     "DELETE_LIST", "get_and_archive_mail", "GMAIL_GET_AND_ARCHIVE_MAIL", "sendMail", "SendMail", "send-mail",
     "mail.send", "mcp__gmail__send", "HTTPPost", "HTTPPostJSON", "listAndDelete", "fetchThenUPDATE", "read2write",
-    "getUserV2Delete", "GitHub:MergePullRequest", "\uff33\uff25\uff2e\uff24_mail", "se\u200bnd_mail", "search/replace/publish",
+    "getUserV2Delete", "GitHub:MergePullRequest", "se\u200bnd_mail", "search/replace/publish",
+    "\uff33\uff25\uff2e\uff24_mail",
 ]  # fmt: skip
 NO_CHANGE = [
     "BOOKMARK_LIST", "POSTGRES_SELECT", "describe_image", "archival_memory_search", "get_core_memory_blocks",

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 MAX_BYTES = 262_144
 MAX_DEPTH = 64
+MAX_PROBLEMS = 100
 
 Loc = tuple[int | str, ...]
 
@@ -156,6 +157,9 @@ class _Builder:
 
     def note(self, line: int, col: int, text: str) -> None:
         self.problems.append(Problem(self.file, line, col, text))
+        if len(self.problems) >= MAX_PROBLEMS:
+            self.problems.append(Problem(self.file, line, col, "too many errors; the rest is not read"))
+            raise _Stop
 
     def stop(self, line: int, col: int, text: str) -> NoReturn:
         self.note(line, col, text)

@@ -1,7 +1,7 @@
 """Values as the ledger keeps them: JSON, with tags for what JSON cannot say.
 
-A tagged value is an object with one key that begins with ``$``. ``encode`` keeps the type (tuple, set, bytes, …) so that
-``decode`` gives back what went in; ``canonical`` is for identity only and treats a tuple as a list.
+A tagged value is an object with one key that begins with ``$``. ``encode`` keeps the type (tuple, set, bytes, …) so
+that ``decode`` gives back what went in; ``canonical`` is for identity only and treats a tuple as a list.
 """
 
 from __future__ import annotations

@@ -172,9 +172,7 @@ def _globbed(condition: str, value: str) -> bool | None:
         return not value_matches(condition[1:], value)
     if fnmatch.fnmatchcase(value, condition):
         return True
-    return (
-        None if _has_hidden(value.translate(_LAYOUT)) else False
-    )  # what nobody sees could be why the glob missed
+    return None if _has_hidden(value.translate(_LAYOUT)) else False  # what nobody sees could be why the glob missed
 
 
 def _split(condition: str) -> tuple[str, str]:

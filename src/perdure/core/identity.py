@@ -43,11 +43,7 @@ def idempotency_key(ledger_id: str, run_id: str, key: CallKey, scope: str | None
 
 def equal(row: CallRow, key: CallKey) -> bool:
     """Return whether a row has the same namespace, tool and canonical arguments (R1)."""
-    return (
-        row.args_hash == key.args_hash
-        and row.tool_name == key.tool_name
-        and row.tool_namespace == key.namespace
-    )
+    return row.args_hash == key.args_hash and row.tool_name == key.tool_name and row.tool_namespace == key.namespace
 
 
 def kin(row: CallRow, key: CallKey, scope: str | None, *, unmet: bool) -> bool:
@@ -114,7 +110,7 @@ _DID = (CallStatus.SUCCEEDED, CallStatus.ABANDONED)
 
 
 def guard(facts: GuardFacts) -> tuple[Gate, tuple[CallRow, ...]]:
-    """Decide whether an effectful call may start, and name the kin that speak against it (G1–G3, function agents)."""
+    """Decide whether an effectful call may start, and name the kin that speak against it (G1 to G3, function agents)."""
     doubtful = tuple(row for row in (*facts.unmet_kin, *facts.seen_kin) if row.status is CallStatus.IN_DOUBT)
     if doubtful:
         return Gate.WAIT, doubtful

@@ -101,9 +101,7 @@ def evaluate(policy: Policy, tool: ToolDeclaration) -> Decision:
 def _decide_class(policy: Policy, tool: ToolDeclaration, choice: Choice, invalid: str | None) -> _Class:
     denied = _entry_for(policy.side_effect_denylist, tool)
     if denied is not None:
-        spoken = tuple(
-            Loser(v.ref, f"side_effect_class={choice.value}", "the denylist wins") for v in choice.voices
-        )
+        spoken = tuple(Loser(v.ref, f"side_effect_class={choice.value}", "the denylist wins") for v in choice.voices)
         return _Class(
             SideEffectClass.EXTERNAL,
             f"{denied.ref} lists {tool.name} in side_effect_denylist, which forces external",

@@ -1,8 +1,8 @@
 """The one table of each state machine (semantics.md §2). Nothing else in the program decides what may follow what.
 
 Three rules: a settled call never moves, except that a failure which ended its run is reopened by an explicit resume;
-``running`` is left to ``prepared`` only where it is certain that nothing happened or that the class has no effect; success
-evidence is accepted in doubt at any time.
+``running`` is left to ``prepared`` only where it is certain that nothing happened or that the class has no effect;
+success evidence is accepted in doubt at any time.
 """
 
 from __future__ import annotations

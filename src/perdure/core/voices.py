@@ -21,9 +21,7 @@ _WHERE = frozenset({"file", "line", "tool", "tool_name_regex", "namespace", "fil
 RULE_FIELDS = tuple(f.name for f in fields(Rule) if f.name not in _WHERE)
 # Class and approval are checked before they count; probe_lag has a default, which looks like silence.
 _CHECKED = frozenset({"approval", "side_effect_class", "probe_lag_seconds"})
-_DECLARED_FIELDS = tuple(
-    f.name for f in fields(ToolDeclaration) if f.name in RULE_FIELDS and f.name not in _CHECKED
-)
+_DECLARED_FIELDS = tuple(f.name for f in fields(ToolDeclaration) if f.name in RULE_FIELDS and f.name not in _CHECKED)
 _REPEAT_ORDER = (Repeat.ALLOW, Repeat.CHALLENGE, Repeat.ASK)
 _APPROVAL_ORDER = (ApprovalKind.NEVER, ApprovalKind.WHEN, ApprovalKind.ALWAYS)
 _REGEX, _GLOB, _EXACT = 1, 2, 3
@@ -73,9 +71,7 @@ class Choice:
 def rule_voices(policy: Policy, tool: ToolDeclaration) -> list[Voice]:
     """Return every rule and allowlist entry that matches the tool, the one to follow first."""
     allowed = [
-        Rule(
-            e.file, e.line, tool=e.tool, side_effect_class=SideEffectClass.READ_ONLY, file_index=e.file_index
-        )
+        Rule(e.file, e.line, tool=e.tool, side_effect_class=SideEffectClass.READ_ONLY, file_index=e.file_index)
         for e in policy.read_only_allowlist
     ]
     found = [
@@ -125,9 +121,7 @@ def own_voice(tool: ToolDeclaration) -> tuple[Voice, list[str], str | None]:
 def _said(spoken: Rule | ToolDeclaration, names: Iterable[str]) -> dict[str, Any]:
     given = ((name, getattr(spoken, name)) for name in names)
     # An empty volatile list is silence; an empty scope is a statement (one effect, whatever the arguments).
-    return {
-        name: value for name, value in given if value is not None and not (name == "volatile" and value == ())
-    }
+    return {name: value for name, value in given if value is not None and not (name == "volatile" and value == ())}
 
 
 def choose(ranked: Sequence[Voice], own: Voice, name: str) -> Choice:
@@ -163,9 +157,7 @@ def _stricter_repeat(one: Repeat, other: Repeat) -> Repeat:
 def _stricter_approval(one: Approval, other: Approval) -> Approval:
     if one.kind is other.kind is ApprovalKind.WHEN:
         names = {**one.conditions, **other.conditions}
-        both = {
-            n: tuple(dict.fromkeys((*one.conditions.get(n, ()), *other.conditions.get(n, ())))) for n in names
-        }
+        both = {n: tuple(dict.fromkeys((*one.conditions.get(n, ()), *other.conditions.get(n, ())))) for n in names}
         return Approval(ApprovalKind.WHEN, both)
     return max(one, other, key=lambda approval: _APPROVAL_ORDER.index(approval.kind))
 
@@ -188,9 +180,7 @@ def probe_lag_seconds(ranked: Sequence[Voice], tool: ToolDeclaration) -> float:
 
 def followed_rule(ranked: Sequence[Voice], chosen: Mapping[str, Choice]) -> Voice | None:
     """Return the most exact rule whose word holds for at least one field."""
-    return next(
-        (voice for voice in ranked if any(voice in choice.voices for choice in chosen.values())), None
-    )
+    return next((voice for voice in ranked if any(voice in choice.voices for choice in chosen.values())), None)
 
 
 def losers(
@@ -221,9 +211,7 @@ def _reason(voice: Voice, winner: Voice | None, chosen: Mapping[str, Choice]) ->
         return _overruled_declaration(voice, chosen)
     if winner is None or winner.rank < voice.rank:
         return "the tool declares it itself, and " + (
-            "a shipped rule speaks only where the tool is silent"
-            if voice.shipped
-            else "a broad rule may only raise it"
+            "a shipped rule speaks only where the tool is silent" if voice.shipped else "a broad rule may only raise it"
         )
     if voice.rank.kind != winner.rank.kind:
         return f"{_KINDS[voice.rank.kind]}, and {winner.ref} matches by {_KINDS[winner.rank.kind]}"

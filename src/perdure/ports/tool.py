@@ -183,9 +183,7 @@ def declare(
         UsageError: a value is not one of the words it may be.
     """
     if replay_policy is not None and replay_policy not in ReplayPolicy.__members__:
-        raise UsageError(
-            f"tool {name!r}: replay_policy {replay_policy!r} is none of {', '.join(ReplayPolicy)}"
-        )
+        raise UsageError(f"tool {name!r}: replay_policy {replay_policy!r} is none of {', '.join(ReplayPolicy)}")
     if repeat is not None and repeat not in tuple(Repeat):
         raise UsageError(f"tool {name!r}: repeat {repeat!r} is none of {', '.join(Repeat)}")
     if max_attempts is not None and max_attempts < 1:

@@ -1,4 +1,4 @@
-"""What the gateway's loop asks a driver to do. The loop itself does no I/O: a sync and an async driver perform these."""
+"""What the gateway's loop asks a driver to do. The loop itself does no I/O; a sync and an async driver perform it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ class Dispatch:
 class Sender:
     """A thread that may still be sending after its caller stopped waiting (semantics #25)."""
 
-    tool_call_id: str
+    key: str
+    run_id: str
     finished: threading.Event = field(default_factory=threading.Event)
     outcome: Outcome | None = None
     on_finished: list[Callable[[], None]] = field(default_factory=list)
@@ -117,13 +118,13 @@ class Sender:
         """Keep the late outcome and wake whoever waits for it."""
         self.outcome = outcome
         self.finished.set()
-        LIVING_SENDERS.pop(self.tool_call_id, None)
+        LIVING_SENDERS.pop(self.key, None)
         for wake in tuple(self.on_finished):
             wake()
 
 
 LIVING_SENDERS: dict[str, Sender] = {}
-"""Senders of this process by call id: a later life in the same process must know of them."""
+"""Senders of this process by idempotency key, which no two ledgers share: a later life here must know of them."""
 
 __all__ = [
     "LIVING_SENDERS",

@@ -35,9 +35,7 @@ def load_agent(target: str, folder: Path) -> Callable[..., Any]:
         sys.path.insert(0, str(folder))
     place, _, name = target.partition(":")
     try:
-        namespace = (
-            _load_file(folder / place) if place.endswith(".py") else vars(importlib.import_module(place))
-        )
+        namespace = _load_file(folder / place) if place.endswith(".py") else vars(importlib.import_module(place))
     except Exception as problem:
         raise SpecError(
             [f"agent: cannot load {target!r} from {folder}: {type(problem).__name__}: {problem}"]

@@ -31,11 +31,8 @@ async def run_async(runner: Runner, job: Job) -> None:
         door = Door(life)
         door.enter_loop()
         await _settle_all(life, door)
-        ending = (
-            await _enter(runner, life, door, job.main, watch)
-            if runner.ready(life)
-            else Ending(suspended=True)
-        )
+        barred = runner.barred(life)
+        ending = await _enter(runner, life, door, job.main, watch) if barred is None else barred
         runner.end(life, ending)
     finally:
         watch.stop()

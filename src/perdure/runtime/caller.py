@@ -1,8 +1,8 @@
 """The caller's side of an async call: it waits for the engine's task, and its cancellation never reaches a dispatch.
 
 A cancel is held back until the outcome is recorded (semantics §2.3). Before a start, or after a definite failure, it is
-raised at once; after success the call returns its receipt, and the cancel is raised at that task's next engine call if the
-task is then still being cancelled.
+raised at once; after success the call returns its receipt, and the cancel is raised at that task's next engine call if
+the task is then still being cancelled.
 """
 
 from __future__ import annotations

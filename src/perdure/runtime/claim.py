@@ -33,9 +33,7 @@ def claim(around: Surroundings, store: SqlStore, run_id: str, *, reopen: bool) -
     row = store.runs.get(run_id)
     if row is None:
         raise NotFound(f"there is no run {run_id!r}")
-    if row.status in (RunStatus.SUCCEEDED, RunStatus.CANCELLED) or (
-        row.status is RunStatus.FAILED and not reopen
-    ):
+    if row.status in (RunStatus.SUCCEEDED, RunStatus.CANCELLED) or (row.status is RunStatus.FAILED and not reopen):
         return row
     now = around.clock.now()
     if row.status is RunStatus.RUNNING:

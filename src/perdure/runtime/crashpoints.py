@@ -1,4 +1,4 @@
-"""The operator's crash knobs: a hard exit at a named place, loud, and inert when unset (R070–R075).
+"""The operator's crash knobs: a hard exit at a named place, loud, and inert when unset (R070 to R075).
 
 The exit is ``os._exit``: an exception would run handlers and test nothing (C22).
 """
@@ -54,15 +54,13 @@ class Knobs:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._set: dict[str, str] = {}
-        problems = []
+        problems: list[str] = []
         for variable, value in environ.items():
             if variable.startswith(PREFIX):
                 name = variable.removeprefix(PREFIX)
                 form = KNOBS.get(name)
                 if form is None:
-                    problems.append(
-                        f"{variable} is no crash knob; there are {', '.join(PREFIX + k for k in KNOBS)}"
-                    )
+                    problems.append(f"{variable} is no crash knob; there are {', '.join(PREFIX + k for k in KNOBS)}")
                 elif not form[0].match(value):
                     problems.append(f"{variable}={value!r} is not {form[1]}")
                 else:
@@ -94,9 +92,10 @@ class Knobs:
 
     def step_ended(self, place: Place) -> None:
         """A step that did physical work in this process was recorded as done."""
-        if self._set and not self._set.keys() & {"AFTER_TOOL", "AFTER_TOOL_CALL_ID"}:
-            if self._set.keys() - {"AT_POINT"} and self._matches(place):
-                self._crash(f"after step {place.step_name} phase {place.phase}")
+        of_a_step = self._set.keys() & {"AFTER_PHASE", "AFTER_STEP"}
+        of_a_call = self._set.keys() & {"AFTER_TOOL", "AFTER_TOOL_CALL_ID"}
+        if of_a_step and not of_a_call and self._matches(place):
+            self._crash(f"after step {place.step_name} phase {place.phase}")
 
     def _numbered(self, what: str) -> None:
         if self._target:

@@ -26,14 +26,13 @@ class Door:
     def __init__(self, life: Life) -> None:
         self.life = life
         self.gateway = Gateway(life)
-        self._loop_thread: int | None = None
         self._blocked_once = False
 
     # --- what tools use (ports.tool.RunPort) ---------------------------------------------------------------------
 
     def call_sync(self, called: AnyTool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make the guarded call in this thread."""
-        if self._loop_thread == threading.get_ident() and not self._blocked_once:
+        if self.life.loop_thread == threading.get_ident() and not self._blocked_once:
             self._blocked_once = True
             self.life.warn_once(
                 f"the sync tool {called.name} blocks the event loop; use: await run.call({called.name}, ...)"
@@ -56,9 +55,7 @@ class Door:
         """Return the request of a tool call made here and now."""
         self.life.check_open()
         self.life.registry.add(called)
-        return build_request(
-            called, self.life.decision(called), args, kwargs, frame_here(self.life.root), options
-        )
+        return build_request(called, self.life.decision(called), args, kwargs, frame_here(self.life.root), options)
 
     def find_tool(self, tool_or_name: AnyTool | str | Callable[..., Any]) -> AnyTool:
         """Return a tool by itself or by its registered name.
@@ -134,7 +131,7 @@ class Door:
 
     def enter_loop(self) -> None:
         """Remember which thread runs the agent's event loop."""
-        self._loop_thread = threading.get_ident()
+        self.life.loop_thread = threading.get_ident()
 
     def here(self) -> Any:
         """Return a context manager that makes this run the current one."""

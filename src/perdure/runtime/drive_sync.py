@@ -97,8 +97,8 @@ def _consult(action: Consult) -> Probe:
 def park(life: Life, operation: Operation, reason: str) -> None:
     """Wait for something else to move the row, or end the life (semantics §2.3).
 
-    Without ``--wait`` a sync agent's parked call ends the life at once. With it, and in a thread of an async agent, it
-    blocks until there is something new to look at.
+    Without ``--wait`` a sync agent's parked call ends the life at once, and so does a sync call that blocks the loop of an
+    async one. With it, and in a thread of an async agent, it blocks until there is something new to look at.
 
     Raises:
         RunSuspended: the life has ended.
@@ -107,7 +107,7 @@ def park(life: Life, operation: Operation, reason: str) -> None:
     life.operations.park(operation, reason, woken.set)
     try:
         life.check_open()
-        if life.is_async:
+        if life.is_async and life.loop_thread != threading.get_ident():
             woken.wait(life.around.tuning.wait_poll_seconds)
         elif life.waits:
             _ask_now(life, operation, reason)

@@ -54,7 +54,7 @@ def end_life(life: Life, store: SqlStore, ending: Ending) -> None:
         if row.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL):
             recording.close_question(life, store, row, "the run ended without asking for it again")
             store.calls.move(row, CallEvent.WITHDRAWN, life.fence, life.now())
-    problem = ending.error or _unmet_conditions(life, store)
+    problem = ending.error or life.refused or _unmet_conditions(life, store)
     if problem is None:
         _succeed(life, store, ending)
     else:
@@ -118,7 +118,7 @@ def _finish(
     ended_by: str | None = None,
 ) -> None:
     unmet = len(unmet_effects(life, store))
-    if any(sender.tool_call_id.rsplit(".", 1)[0] == life.run_id for sender in tuple(LIVING_SENDERS.values())):
+    if any(sender.run_id == life.run_id for sender in tuple(LIVING_SENDERS.values())):
         how += "+sender"
     store.runs.end(
         life.run_id,
@@ -163,9 +163,7 @@ class ConditionsUnmet(Exception):
 
 
 def _unmet_conditions(life: Life, store: SqlStore) -> ConditionsUnmet | None:
-    missing = [
-        text for condition in life.spec.get("stop_conditions", ()) if (text := _unmet(life, store, condition))
-    ]
+    missing = [text for condition in life.spec.get("stop_conditions", ()) if (text := _unmet(life, store, condition))]
     for path in life.spec.get("artifacts", {}).get("expected_outputs", ()):
         if not _record_artifact(life, store, path):
             missing.append(f"the expected output {path} is not in the workspace")

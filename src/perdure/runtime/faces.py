@@ -75,17 +75,15 @@ class Run(_Face):
 
         Args:
             tool: a tool or its registered name.
-            args, kwargs: the tool's arguments; ``repeat_of=``, ``dedupe_key=`` and ``on_challenge="wait"|"raise"|"return"``
-                are options of the call.
+            args, kwargs: the tool's arguments; ``repeat_of=``, ``dedupe_key=`` and
+                ``on_challenge="wait"|"raise"|"return"`` are options of the call.
 
         Raises:
             CallError: the call did not succeed; the same error in every life.
         """
         return self._door.serve_sync(self._call(tool, args, kwargs))
 
-    def memo(
-        self, name: str, function: Callable[..., Any], /, *args: Any, key: Any = None, **kwargs: Any
-    ) -> Any:
+    def memo(self, name: str, function: Callable[..., Any], /, *args: Any, key: Any = None, **kwargs: Any) -> Any:
         """Compute something once and store it; calls made inside count as met with it.
 
         Args:

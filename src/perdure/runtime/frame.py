@@ -1,7 +1,7 @@
 """Where in the program an engine call stands: its step, the call it was made from, and its branch.
 
-A branch is a spawn path (which task of which parent, the k-th child): twins that run in parallel are told apart by it when
-a later life meets their rows (F3).
+A branch is a spawn path (which task of which parent, the k-th child): twins that run in parallel are told apart by it
+when a later life meets their rows (F3).
 """
 
 from __future__ import annotations

@@ -90,20 +90,14 @@ class Gateway:
             if step.kind is Next.DELIVER:
                 return self._deliver(row, request, cause, operation.response)
             if step.kind is Next.START:
-                begun = yield Commit(
-                    lambda store, row=row: starting.try_start(life, store, request, operation, row)
-                )
+                begun = yield Commit(lambda store, row=row: starting.try_start(life, store, request, operation, row))
                 row = begun.row
                 if begun.started:
-                    row, cause = yield from self._attempt(
-                        operation, request.tool, request.decision, row, request
-                    )
+                    row, cause = yield from self._attempt(operation, request.tool, request.decision, row, request)
                 elif begun.gate is not Gate.PASS:
                     row = yield from self._held_back(request, operation, begun)
             else:
-                row, cause = yield from self._advance(
-                    row, step, operation, request.decision, request.tool, doubt
-                )
+                row, cause = yield from self._advance(row, step, operation, request.decision, request.tool, doubt)
 
     def settle(self, row: CallRow, operation: Operation) -> Loop:
         """Bring one started row of an earlier life to an end before the agent is entered (R3).
@@ -119,9 +113,7 @@ class Gateway:
         while row.status in (CallStatus.RUNNING, CallStatus.IN_DOUBT):
             step = decide(row, self._facts(row, decision, tool, doubt))
             if step.kind is Next.ASK and not life.waits:
-                yield Commit(
-                    lambda store, row=row, step=step: recording.ask_doubt(life, store, row, step.why)
-                )
+                yield Commit(lambda store, row=row, step=step: recording.ask_doubt(life, store, row, step.why))
                 return row
             row, _ = yield from self._advance(row, step, operation, decision, tool, doubt)
         life.settled += int(row.tool_namespace not in INNER_NAMESPACES)
@@ -153,11 +145,7 @@ class Gateway:
                 return (yield from self._attempt(operation, tool, decision, begun.row, None))
             return begun.row, None
         elif step.kind is Next.NOT_DONE:
-            work = (
-                recording.store_not_done
-                if self._attempts_left(row, decision) > 0
-                else recording.store_give_up
-            )
+            work = recording.store_not_done if self._attempts_left(row, decision) > 0 else recording.store_give_up
             row = yield Commit(lambda store: work(life, store, row))
             return row, None
         else:
@@ -254,9 +242,7 @@ class Gateway:
             recorder=record,
         )
 
-    def _record(
-        self, operation: Operation, row: CallRow, outcome: Outcome, decision: Decision | None
-    ) -> Loop:
+    def _record(self, operation: Operation, row: CallRow, outcome: Outcome, decision: Decision | None) -> Loop:
         life = self._life
         if outcome.ended is not Ended.VALUE:
             allowed = self._attempts_allowed(decision)
@@ -281,7 +267,7 @@ class Gateway:
         return stored
 
     def _await_sender(self, row: CallRow, doubt: Doubt) -> Loop:
-        sender = LIVING_SENDERS.get(row.tool_call_id)
+        sender = LIVING_SENDERS.get(row.idempotency_key)
         if sender is not None:
             doubt.sender = sender
             sender.on_finished.append(self._life.operations.wake_parked)
@@ -315,9 +301,7 @@ class Gateway:
 
     # --- what is known -------------------------------------------------------------------------------------------
 
-    def _facts(
-        self, row: CallRow, decision: Decision | None, tool: AnyTool | None, doubt: Doubt
-    ) -> CallFacts:
+    def _facts(self, row: CallRow, decision: Decision | None, tool: AnyTool | None, doubt: Doubt) -> CallFacts:
         life = self._life
         waiting = 0.0
         now = life.now()
@@ -340,9 +324,7 @@ class Gateway:
             negative_after_lag=doubt.negative_after_lag,
             probe_lag_seconds=decision.probe_lag_seconds if decision is not None else 0.0,
             probe_exhausted=doubt.exhausted,
-            key_alive_seconds=seconds_between(now, row.key_expires_at)
-            if row.key_expires_at and known
-            else None,
+            key_alive_seconds=seconds_between(now, row.key_expires_at) if row.key_expires_at and known else None,
             first_was_keyed=row.key_expires_at is not None,
             attempts_left=self._attempts_left(row, decision),
             wait_seconds=waiting,
@@ -351,7 +333,7 @@ class Gateway:
 
     def _sender_alive(self, row: CallRow) -> tuple[bool, bool]:
         life = self._life
-        if row.tool_call_id in LIVING_SENDERS:
+        if row.idempotency_key in LIVING_SENDERS:
             return True, True
         if row.fence == life.fence:
             return False, False

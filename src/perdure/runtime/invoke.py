@@ -37,11 +37,7 @@ def serving(dispatch: Dispatch, operation: Operation) -> Iterator[None]:
 def at_the_edge(life: Life, dispatch: Dispatch, operation: Operation) -> Iterator[None]:
     """Mark physical work for the crash knobs, before and after it."""
     row = dispatch.row
-    name = (
-        row.tool_name
-        if row.tool_namespace not in INNER_NAMESPACES
-        else f"{row.tool_namespace}:{row.tool_name}"
-    )
+    name = row.tool_name if row.tool_namespace not in INNER_NAMESPACES else f"{row.tool_namespace}:{row.tool_name}"
     place = life.place(operation.frame, name, row.tool_call_id)
     operation.frame.step.physical = True
     life.around.knobs.before_tool(place)
@@ -67,8 +63,8 @@ def call_here(dispatch: Dispatch, operation: Operation) -> Outcome:
 
 def start_thread(dispatch: Dispatch, operation: Operation, body: Callable[[], Outcome]) -> Sender:
     """Run a body in a daemon thread of its own, registered as a sender until it returns."""
-    sender = Sender(dispatch.row.tool_call_id)
-    LIVING_SENDERS[sender.tool_call_id] = sender
+    sender = Sender(dispatch.row.idempotency_key, dispatch.row.run_id)
+    LIVING_SENDERS[sender.key] = sender
     context = copy_context()
 
     def work() -> None:

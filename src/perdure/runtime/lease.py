@@ -1,4 +1,7 @@
-"""Who owns a run, and whether that owner is gone: told by /proc, never by a timeout on the same host (semantics #31, #35)."""
+"""Who owns a run, and whether that owner is gone.
+
+On the same host /proc tells, never a timeout (semantics #31, #35).
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,7 @@ def mark_children(owner: Owner) -> None:
 def living_children(owner: Owner) -> list[int]:
     """Return the pids of processes that were started by ``owner``, directly or not, and still live (semantics #25)."""
     wanted = f"{SENDER_VARIABLE}={sender_mark(owner)}".encode()
-    found = []
+    found: list[int] = []
     for entry in os.scandir("/proc") if os.path.isdir("/proc/self") else ():
         if entry.name.isdigit() and int(entry.name) not in (owner.pid, os.getpid()):
             try:

@@ -1,8 +1,8 @@
 """The ledger: the one writer of this process. It group-commits, in order, what all runs hand it.
 
-Three rules. A waiter is answered only after COMMIT returned. A member that fails alone is undone alone, by its savepoint.
-A fault of the store, or a transaction that is gone after an error, fails every member of the group and ends this process's
-authority: nothing is retried in place (design.md §4).
+Three rules. A waiter is answered only after COMMIT returned. A member that fails alone is undone alone, by its
+savepoint. A fault of the store, or a transaction that is gone after an error, fails every member of the group and ends
+this process's authority: nothing is retried in place (design.md §4).
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Ledger:
                     self._commit(batch)
 
     def _drain(self) -> list[Member[Any]]:
-        batch = []
+        batch: list[Member[Any]] = []
         while self._queue:
             batch.append(self._queue.popleft())
         return batch

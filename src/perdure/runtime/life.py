@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.policy import evaluate
-from perdure.model.errors import RunSuspended
+from perdure.model.errors import DeadlineExceeded, RunSuspended
 from perdure.model.policy import Decision, Policy
 from perdure.model.run import Owner, RunRow
 from perdure.model.toolcall import CallRow
@@ -101,6 +101,8 @@ class Life:
         self.parked_for: list[tuple[str, CallRow | None, tuple[CallRow, ...]]] = []
         self.on_close: Callable[[], None] = _nothing
         self.closed = False
+        self.refused: DeadlineExceeded | None = None
+        self.loop_thread: int | None = None
         self.failure: BaseException | None = None
         self.began_at = around.clock.monotonic()
         self._decisions: dict[tuple[str, str], Decision] = {}
@@ -142,7 +144,8 @@ class Life:
     def close(self) -> None:
         """End the life: no engine call is served any more.
 
-        The parked calls of an async agent are told only after main was cancelled, so that no exception of ours reaches it.
+        The parked calls of an async agent are told only after main was cancelled, so that no exception of ours reaches
+        it.
         """
         self.closed = True
         self.on_close()

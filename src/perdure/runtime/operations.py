@@ -107,7 +107,7 @@ class Operations:
             return [operation for operation in self._live if operation.parked is not None]
 
     def all_parked(self) -> bool:
-        """Return whether something is parked and nothing moves; an operation that only waits for an inner one moves with it."""
+        """Return whether something is parked and nothing moves; what only waits for an inner one moves with it."""
         with self._lock:
             leaves = [operation for operation in self._live if operation.inner == 0]
             return bool(leaves) and all(operation.parked is not None for operation in leaves)

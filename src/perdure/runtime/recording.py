@@ -44,16 +44,12 @@ def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -
     seq = life.delivered + 1
     ref = receipt.ref
     try:
-        stored = store.calls.try_succeed(
-            row, life.fence, now, response=receipt.text, ref=ref, delivered_seq=seq
-        )
+        stored = store.calls.try_succeed(row, life.fence, now, response=receipt.text, ref=ref, delivered_seq=seq)
     except ConstraintViolated:
         life.warn_once(f"{row.tool_call_id}: its reference belongs to another call already")
         store.calls.set_handle(row.call_no, life.fence, None, now)
         ref = None
-        stored = store.calls.try_succeed(
-            row, life.fence, now, response=receipt.text, ref=ref, delivered_seq=seq
-        )
+        stored = store.calls.try_succeed(row, life.fence, now, response=receipt.text, ref=ref, delivered_seq=seq)
     if not stored:
         return _refused(life, store, row, receipt, now)
     if row.attempt > 1 or row.status is CallStatus.IN_DOUBT:
@@ -82,9 +78,7 @@ def _second_success(life: Life, store: SqlStore, row: CallRow, ref: str | None) 
     return row
 
 
-def store_setback(
-    life: Life, store: SqlStore, row: CallRow, outcome: Outcome, attempts_allowed: int
-) -> CallRow:
+def store_setback(life: Life, store: SqlStore, row: CallRow, outcome: Outcome, attempts_allowed: int) -> CallRow:
     """Record an attempt that gave no value: not done and due again, failed for certain, or lost."""
     current = store.calls.get(row.call_no)
     if current.status is not CallStatus.RUNNING:
@@ -119,9 +113,7 @@ def store_setback(
 
 def _backoff(life: Life, row: CallRow) -> float:
     tuning = life.around.tuning
-    return delay_seconds(
-        max(row.attempt, 1), life.around.random_unit(), first_seconds=tuning.first_retry_seconds
-    )
+    return delay_seconds(max(row.attempt, 1), life.around.random_unit(), first_seconds=tuning.first_retry_seconds)
 
 
 def _fail(life: Life, store: SqlStore, row: CallRow, error: BaseException | None, now: str) -> CallRow:
@@ -159,7 +151,7 @@ def take_late_reply(life: Life, store: SqlStore, row: CallRow) -> CallRow:
 
 
 def store_probe(life: Life, store: SqlStore, row: CallRow, answer: Probe) -> tuple[CallRow, str]:
-    """Record a probe's answer and, where it is evidence of success, the receipt (R6); return the row and the verdict."""
+    """Record a probe's answer and, where it shows success, the receipt (R6); return the row and the verdict."""
     current = store.calls.get(row.call_no)
     verdict, reason = _weigh(store, current, answer)
     detail = json.dumps({"complete": answer.complete, "reason": reason or answer.reason})
@@ -167,9 +159,7 @@ def store_probe(life: Life, store: SqlStore, row: CallRow, answer: Probe) -> tup
     if verdict == "happened" and current.status is CallStatus.IN_DOUBT:
         text, _ = encode_or_repr(answer.result)
         try:
-            store.calls.succeed(
-                current, life.fence, life.now(), response=text, ref=answer.ref, delivered_seq=None
-            )
+            store.calls.succeed(current, life.fence, life.now(), response=text, ref=answer.ref, delivered_seq=None)
         except ConstraintViolated:
             return current, "unknown"
         close_question(life, store, row, "the probe found it")
@@ -184,9 +174,7 @@ def _weigh(store: SqlStore, row: CallRow, answer: Probe) -> tuple[str, str]:
                 item.status is CallStatus.SUCCEEDED and item.call_no != row.call_no
                 for item in store.calls.same_tool(row.run_id, key)
             )
-            return (
-                ("unknown", "happened without a ref beside a succeeded kin") if kin_done else ("happened", "")
-            )
+            return ("unknown", "happened without a ref beside a succeeded kin") if kin_done else ("happened", "")
         owner = store.calls.ref_owner(row.tool_name, answer.ref)
         if owner is not None and owner != row.tool_call_id:
             return "unknown", f"the reference belongs to {owner}"
@@ -256,6 +244,4 @@ def add_evidence(
     """Append one fact about a call."""
     owner = life.around.owner
     actor = f"life {life.run.attempt + 1} (pid {owner.pid})"
-    store.calls.add_evidence(
-        row.tool_call_id, Evidence(kind, life.now(), actor, row.attempt, says, detail, ref)
-    )
+    store.calls.add_evidence(row.tool_call_id, Evidence(kind, life.now(), actor, row.attempt, says, detail, ref))

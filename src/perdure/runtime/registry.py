@@ -32,9 +32,7 @@ class Registry:
         if known is None:
             self._tools[key] = item
         elif known is not item and not _same_function(known, item):
-            raise ToolConflict(
-                f"two tools are called {item.name!r}: {_where(known.plain)} and {_where(item.plain)}"
-            )
+            raise ToolConflict(f"two tools are called {item.name!r}: {_where(known.plain)} and {_where(item.plain)}")
 
     def find(self, namespace: str, name: str) -> AnyTool | None:
         """Return the tool of a row, or ``None`` where this program does not have it."""

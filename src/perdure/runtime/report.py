@@ -122,15 +122,19 @@ def run_document(found: Outcome) -> dict[str, Any]:
     }
 
 
+# The columns of the query `public_calls`, in its order.
 _PUBLIC = (
-    "call_no tool_call_id run_id step_id tool_namespace tool_name raw_tool_name side_effect_class replay_policy guarantee "
-    "status attempt occurrence idempotency_key effect_scope external_correlation_id prepared_at started_at finished_at "
-    "error_code error_detail request response policy_rule same_as parent_call_id handle fence"
-).split()
+    *("call_no", "tool_call_id", "run_id", "step_id", "tool_namespace", "tool_name", "raw_tool_name"),
+    *("side_effect_class", "replay_policy", "guarantee", "status", "attempt", "occurrence", "idempotency_key"),
+    *("effect_scope", "external_correlation_id", "prepared_at", "started_at", "finished_at"),
+    *("error_code", "error_detail", "request", "response", "policy_rule", "same_as", "parent_call_id"),
+    *("handle", "fence"),
+)
 CALL_FIELDS = (
-    "tool_call_id run_id step_id tool_name raw_tool_name side_effect_class replay_policy guarantee status attempt "
-    "occurrence idempotency_key prepared_at started_at finished_at error_code"
-).split()
+    *("tool_call_id", "run_id", "step_id", "tool_name", "raw_tool_name", "side_effect_class", "replay_policy"),
+    *("guarantee", "status", "attempt", "occurrence", "idempotency_key", "prepared_at", "started_at"),
+    *("finished_at", "error_code"),
+)
 
 
 def calls(store: SqlStore, run_id: str | None, *, limit: int, inner: bool) -> list[dict[str, Any]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from perdure.model.policy import Policy
 from perdure.model.errors import LeaseLost, RunSuspended, StoreError
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import drive_sync, recording
+from perdure.runtime import drive_sync, recording, starting
 from perdure.runtime.claim import claim
 from perdure.runtime.door import Door
 from perdure.runtime.ending import Ending, end_life
@@ -33,6 +34,7 @@ class Job:
     registry: Registry
     waits: bool
     reopen: bool
+    policy: Policy
 
 
 class Runner:
@@ -53,6 +55,7 @@ class Runner:
         if not isinstance(claimed, tuple):
             return None
         row, fence = claimed
+        around = replace(around, policy=job.policy)
         life = Life(around, row, job.spec, job.registry, fence=fence, waits=job.waits, is_async=is_async)
         around.ledger.run(lambda store: _load(life, store))
         life.workspace.mkdir(parents=True, exist_ok=True)
@@ -69,11 +72,8 @@ class Runner:
             open_rows = life.ledger.read(lambda store: started_rows(store, life))
             for row in open_rows:
                 self._settle(door, row)
-            if self.ready(life):
-                ending = self._enter(door, job.main)
-            else:
-                ending = Ending(suspended=True)
-            self.end(life, ending)
+            barred = self.barred(life)
+            self.end(life, self._enter(door, job.main) if barred is None else barred)
         finally:
             self.forget(life)
 
@@ -97,20 +97,23 @@ class Runner:
         except Exception as problem:
             return Ending(error=problem)
 
-    def ready(self, life: Life) -> bool:
-        """Take the rows of earlier lives as unmet; return whether nothing is in doubt, so that the agent may be entered."""
+    def barred(self, life: Life) -> Ending | None:
+        """Take the rows of earlier lives as unmet; return why the agent may not be entered, or ``None`` (R3, R202)."""
 
-        def look(store: SqlStore) -> bool:
+        def doubtful(store: SqlStore) -> bool:
             after = 0
             while page := store.calls.page(life.run_id, after=after, limit=PAGE):
                 life.context.load(page)
                 after = page[-1].call_no
-            return not any(
+            return any(
                 row.effectful and row.status in (CallStatus.IN_DOUBT, CallStatus.RUNNING)
                 for row in store.calls.open(life.run_id)
             )
 
-        return life.ledger.read(look)
+        if life.ledger.read(doubtful):
+            return Ending(suspended=True)
+        problem = starting.deadline_problem(life)
+        return Ending(error=problem) if problem is not None else None
 
     def forget(self, life: Life) -> None:
         """Stop renewing the lease of a life that has ended."""
@@ -144,11 +147,7 @@ class Runner:
 
 def started_rows(store: SqlStore, life: Life) -> list[CallRow]:
     """Return the rows that an earlier life started and did not settle."""
-    return [
-        row
-        for row in store.calls.open(life.run_id)
-        if row.status in (CallStatus.RUNNING, CallStatus.IN_DOUBT)
-    ]
+    return [row for row in store.calls.open(life.run_id) if row.status in (CallStatus.RUNNING, CallStatus.IN_DOUBT)]
 
 
 def _load(life: Life, store: SqlStore) -> None:

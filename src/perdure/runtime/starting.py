@@ -1,7 +1,7 @@
-"""Find a call's row or mint one, and let it start: the work the ledger does in one transaction (F1–F4, G1–G3).
+"""Find a call's row or mint one, and let it start: the work the ledger does in one transaction (F1-F4, G1-G3).
 
-Everything here runs while the ledger's lock is held, in call order; what it changes in memory it changes last, so that a
-member that is undone leaves no trace.
+Everything here runs while the ledger's lock is held, in call order; what it changes in memory it changes last, so that
+a member that is undone leaves no trace.
 """
 
 from __future__ import annotations
@@ -104,9 +104,7 @@ def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operatio
         policy_rule=str(decision.rule) if decision.rule else None,
         effect_scope=request.scope,
         occurrence=occurrence,
-        idempotency_key=idempotency_key(
-            life.around.ledger_id, life.run_id, request.key, request.scope, occurrence
-        ),
+        idempotency_key=idempotency_key(life.around.ledger_id, life.run_id, request.key, request.scope, occurrence),
         dedupe_key=request.options.dedupe_key,
         status=status,
         fence=life.fence,
@@ -162,9 +160,7 @@ def send_again(life: Life, store: SqlStore, operation: Operation, row: CallRow) 
     return Begun(operation.row, started=True)
 
 
-def _gate(
-    life: Life, store: SqlStore, request: CallRequest, row: CallRow | None
-) -> tuple[Gate, tuple[CallRow, ...]]:
+def _gate(life: Life, store: SqlStore, request: CallRequest, row: CallRow | None) -> tuple[Gate, tuple[CallRow, ...]]:
     if not request.decision.side_effect_class.effectful:
         return Gate.PASS, ()
     doubtful = doubts(life, store, row)
@@ -175,9 +171,7 @@ def _gate(
     own = row.call_no if row is not None else -1
     seen = tuple(_seen_kin(life, store, request, own)) if cited is not None or repeat is not None else ()
     if cited is not None:
-        already = any(
-            item.repeat_of == cited and item.call_no != own for item in _all_of_tool(life, store, request)
-        )
+        already = any(item.repeat_of == cited and item.call_no != own for item in _all_of_tool(life, store, request))
         problem = citation_error(cited, seen, already)
         if problem is not None:
             raise UsageError(problem, next_command=f"perdure calls ls {life.run_id}")
@@ -192,7 +186,7 @@ def _gate(
 
 
 def doubts(life: Life, store: SqlStore, row: CallRow | None) -> tuple[CallRow, ...]:
-    """Return what must be settled before any new effect of the run: rows in doubt, and running ones without a caller."""
+    """Return what must be settled before a new effect of the run: rows in doubt, and running ones without a caller."""
     return tuple(
         item
         for item in store.calls.open(life.run_id)
@@ -253,10 +247,18 @@ def refusal(life: Life, request: CallRequest) -> str | None:
     return "; ".join(problems) or None
 
 
-def _check_deadline(life: Life) -> None:
+def deadline_problem(life: Life) -> DeadlineExceeded | None:
+    """Return the error of a run whose absolute deadline has passed."""
     deadline = life.run.deadline_at
-    if deadline is not None and parse_time(life.now()) >= parse_time(deadline):
-        raise DeadlineExceeded(f"the deadline {deadline} of run {life.run_id} has passed")
+    if deadline is None or parse_time(life.now()) < parse_time(deadline):
+        return None
+    return DeadlineExceeded(f"the deadline {deadline} of run {life.run_id} has passed")
+
+
+def _check_deadline(life: Life) -> None:
+    life.refused = life.refused or deadline_problem(life)
+    if life.refused is not None:
+        raise life.refused
 
 
 def _key_expiry(request: CallRequest, now: str) -> str | None:
@@ -293,9 +295,7 @@ def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[Call
     again = any(
         question.kind == "challenge"
         for item in against
-        for other in store.calls.same_tool(
-            life.run_id, CallKey(row.tool_namespace, row.tool_name, row.args_hash)
-        )
+        for other in store.calls.same_tool(life.run_id, CallKey(row.tool_namespace, row.tool_name, row.args_hash))
         if other.call_no != row.call_no
         for question in store.questions.of_call(other.tool_call_id)
         if question.detail and item.tool_call_id in json.loads(question.detail)["kin"]

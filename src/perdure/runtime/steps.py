@@ -38,9 +38,7 @@ class Step:
             )
             life.next_step_index += 1
         else:
-            self._scope = StepScope(
-                self._known.step_id, self._name, self._known.phase, self._known.step_index
-            )
+            self._scope = StepScope(self._known.step_id, self._name, self._known.phase, self._known.step_index)
         scope, known = self._scope, self._known
         life.ledger.post(lambda store: _enter(life, store, scope, known, count), life.fail)
         life.open_steps.append(scope)
@@ -92,9 +90,7 @@ def _enter(life: Life, store: SqlStore, scope: StepScope, known: StepRow | None,
         store.steps.move(scope.step_id, life.fence, StepStatus.RUNNING, now=now, again=True)
 
 
-def _leave(
-    life: Life, store: SqlStore, scope: StepScope, known: StepRow | None, error: BaseException | None
-) -> None:
+def _leave(life: Life, store: SqlStore, scope: StepScope, known: StepRow | None, error: BaseException | None) -> None:
     if known is not None and known.status is StepStatus.SUCCEEDED and not scope.physical:
         return
     now = life.now()

@@ -112,9 +112,7 @@ def _challenge(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> Non
     _write(store, row, verdict, now, json.dumps({"same_as": same_as}))
 
 
-def decide_approval(
-    store: SqlStore, approval_id: str, *, approved: bool, actor: str, reason: str, now: str
-) -> CallRow:
+def decide_approval(store: SqlStore, approval_id: str, *, approved: bool, actor: str, reason: str, now: str) -> CallRow:
     """Approve or deny a call; the answer is used once.
 
     Raises:
@@ -125,11 +123,7 @@ def decide_approval(
     if question is None:
         raise NotFound(f"there is no question {approval_id!r}")
     row = _row_of(store, question)
-    if (
-        question.status != "open"
-        or question.kind != "approval"
-        or row.status is not CallStatus.AWAITING_APPROVAL
-    ):
+    if question.status != "open" or question.kind != "approval" or row.status is not CallStatus.AWAITING_APPROVAL:
         raise VerdictRefused(f"{approval_id} is {question.status} ({question.kind}), not an open approval")
     says = "approved" if approved else "denied"
     fence = _fence(store, row)

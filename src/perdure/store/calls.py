@@ -299,9 +299,7 @@ class CallRows:
         digest = kept[len(_PAYLOAD_MARK) :]
         row = self._do.one("get_payload", sha256=digest)
         if row is None or hashlib.sha256(row[0]).hexdigest() != digest:
-            raise StoreError(
-                f"the payload {digest[:12]}… is missing or damaged", next_command="perdure verify"
-            )
+            raise StoreError(f"the payload {digest[:12]}… is missing or damaged", next_command="perdure verify")
         return bytes(row[0]).decode("utf-8")
 
 

@@ -31,7 +31,7 @@ class Migration:
 def shipped_migrations(dialect: str = "sqlite") -> list[Migration]:
     """Return the migrations of this program, first to last."""
     folder = resources.files("perdure.store").joinpath(dialect, "migrations")
-    found = []
+    found: list[Migration] = []
     for item in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if item.name.endswith(".sql"):
             number, name = item.name.removesuffix(".sql").split("_", 1)
@@ -49,9 +49,7 @@ def migrate(connection: SqliteConnection, now: str, *, migrations: list[Migratio
     connection.begin()
     try:
         connection.script(_BOOTSTRAP)
-        applied = {
-            row[0]: row[1] for row in connection.rows("SELECT number, sha256 FROM schema_migrations", {})
-        }
+        applied = {row[0]: row[1] for row in connection.rows("SELECT number, sha256 FROM schema_migrations", {})}
         connection.commit()
     except BaseException:
         connection.rollback()

@@ -83,6 +83,4 @@ class QuestionRows:
 
     def close_of_call(self, tool_call_id: str, *, answer: str, actor: str, now: str) -> int:
         """Close what is open about a call because evidence settled it."""
-        return self._do.write(
-            "close_approval_of_call", tool_call_id=tool_call_id, answer=answer, actor=actor, now=now
-        )
+        return self._do.write("close_approval_of_call", tool_call_id=tool_call_id, answer=answer, actor=actor, now=now)

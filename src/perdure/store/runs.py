@@ -95,13 +95,9 @@ class RunRows:
     def claim(self, row: RunRow, owner: Owner, *, now: str, expires: str) -> int:
         """Make ``owner`` the run's owner under the next fence and begin a life; return the fence."""
         text = owner_text(owner)
-        self._do.write_one(
-            "claim_run", run_id=row.run_id, fence=row.lease_fence, owner=text, expires=expires, now=now
-        )
+        self._do.write_one("claim_run", run_id=row.run_id, fence=row.lease_fence, owner=text, expires=expires, now=now)
         fence = row.lease_fence + 1
-        self._do.write(
-            "insert_attempt", run_id=row.run_id, attempt=row.attempt + 1, fence=fence, owner=text, now=now
-        )
+        self._do.write("insert_attempt", run_id=row.run_id, attempt=row.attempt + 1, fence=fence, owner=text, now=now)
         return fence
 
     def queue(self, run_id: str, status: RunStatus, now: str) -> int:
@@ -257,9 +253,7 @@ class StepRows:
         """Return how many checkpoints a run has."""
         return int(self._do.value("count_checkpoints", run_id=run_id))
 
-    def add_artifact(
-        self, run_id: str, fence: int, *, path: str, sha256: str, size_bytes: int, now: str
-    ) -> None:
+    def add_artifact(self, run_id: str, fence: int, *, path: str, sha256: str, size_bytes: int, now: str) -> None:
         """Record a file with its hash; the same file twice is one row."""
         self._do.write(
             "add_artifact",

@@ -12,9 +12,7 @@ from perdure.store.statements import Statements
 class SqlStore:
     """Rows of one ledger; used only while the ledger's lock is held."""
 
-    def __init__(
-        self, connection: SqlConnection, dialect: str, crash_point: CrashPoint = no_crash_point
-    ) -> None:
+    def __init__(self, connection: SqlConnection, dialect: str, crash_point: CrashPoint = no_crash_point) -> None:
         self.connection = connection
         self._statements = Statements(connection, dialect, crash_point)
         self.runs = RunRows(self._statements)

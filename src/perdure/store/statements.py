@@ -23,9 +23,7 @@ def load_queries(dialect: str) -> dict[str, str]:
 class Statements:
     """Runs named statements; a write that must hit one row says so here."""
 
-    def __init__(
-        self, connection: SqlConnection, dialect: str, crash_point: CrashPoint = no_crash_point
-    ) -> None:
+    def __init__(self, connection: SqlConnection, dialect: str, crash_point: CrashPoint = no_crash_point) -> None:
         self.connection = connection
         self._sql = load_queries(dialect)
         self._crash_point = crash_point

@@ -66,9 +66,7 @@ class SqliteConnection:
         self._pid = os.getpid()
         if path != ":memory:" and not allow_network_filesystem:
             _refuse_network_filesystem(path)
-        flags = (
-            apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        )
+        flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         try:
             self._db = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
             self._db.set_busy_timeout(BUSY_TIMEOUT_MILLISECONDS)
@@ -94,8 +92,8 @@ class SqliteConnection:
     def stretch_wal(self) -> None:
         """Write zeros behind the end of the WAL file up to its kept size, while no other writer can append.
 
-        A file that grows pays for its metadata at each sync: the first 300 calls of a new ledger run 2.5 times faster on
-        a stretched one (measured). Zeros carry no valid frame checksum, so recovery ignores them.
+        A file that grows pays for its metadata at each sync: the first 300 calls of a new ledger run 2.5 times faster
+        on a stretched one (measured). Zeros carry no valid frame checksum, so recovery ignores them.
         """
         wal = self.path + "-wal"
         if self.path == ":memory:" or not os.path.exists(wal):
