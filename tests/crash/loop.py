@@ -117,6 +117,7 @@ class Bench:
         resume = Order(**{**vars(order), "do": "resume"})
         verdicts: list[str] = []
         last, lives, was_due = first, 1, False
+        assert first.exit_code == 0 or first.crashed_at, f"the first life ended by itself: {first}"
         while last.exit_code != 0:
             assert lives < LIVES_AT_MOST, f"point {number} ({first.crashed_at}): still not ended: {last}"
             due = [call.tool_call_id for call in ledger.calls() if only_a_person_can_tell(call)]
@@ -127,7 +128,7 @@ class Bench:
             assert [item["tool_call_id"] for item in waiting] == due, (
                 f"point {number} ({first.crashed_at}): in doubt should be {due}: {last}"
             )
-            if waiting:
+            if last.exit_code != 0:
                 assert (last.says["status"], last.says["reason"], last.exit_code) == ("waiting", "in_doubt", 7)
                 verdicts += answer_doubts(Path(order.state_dir), self.provider, waiting)
         self._ended_well(ledger, last, resume)

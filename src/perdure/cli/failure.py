@@ -1,0 +1,69 @@
+"""How an error is told: what happened, what is safe now, and the next command; never a traceback unasked."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Mapping
+
+from perdure.cli.output import Output, note
+from perdure.model.errors import PerdureError
+
+INTERNAL_CODE = "PERDURE-900"
+ENVIRONMENT_CODE = "PERDURE-400"
+_COMMAND = re.compile(r"\bperdure (?=[a-z])")
+
+
+def tell(problem: BaseException, output: Output, *, flags: str, debug: bool) -> int:
+    """Print an error and return the exit code that it stands for.
+
+    Args:
+        flags: what the next command needs to reach the same ledger.
+        debug: print the traceback too.
+    """
+    code, document = _described(problem, flags)
+    first, *more = document["message"].split("\n")
+    if debug:
+        note(*"".join(traceback.format_exception(problem)).splitlines())
+    note(f"error[{document['code']}]: {first}", *(f"  {line}" for line in more))
+    note(f"  safe: {document['safe']}", f"  next: {document['next']}")
+    if not output.is_table:
+        output.answer(document, str)
+    return code
+
+
+def _described(problem: BaseException, flags: str) -> tuple[int, Mapping[str, str]]:
+    if isinstance(problem, PerdureError):
+        told = (problem.code, problem.message, problem.safe, problem.next_command)
+        exit_code = problem.exit_code
+    elif isinstance(problem, OSError):
+        told = (
+            ENVIRONMENT_CODE,
+            f"the environment is unusable: {problem}",
+            PerdureError.default_safe,
+            "put it right and run the same command again",
+        )
+        exit_code = 4
+    else:
+        told = (
+            INTERNAL_CODE,
+            f"internal error: {type(problem).__name__}: {problem}",
+            PerdureError.default_safe,
+            "run it again with --debug and report what it shows",
+        )
+        exit_code = 1
+    code, message, safe, next_command = told
+    return exit_code, {
+        "schema": "perdure.error/v1",
+        "code": code,
+        "message": message,
+        "safe": safe,
+        "next": with_flags(next_command, flags),
+    }
+
+
+def with_flags(command: str, flags: str) -> str:
+    """Return a line in which every ``perdure`` command reaches the same ledger."""
+    if not flags or flags in command:
+        return command
+    return _COMMAND.sub(lambda _: f"perdure {flags} ", command)

@@ -1,0 +1,56 @@
+"""The entry point: parse, run one command, tell one error, leave with the right code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from perdure.cli.failure import tell
+from perdure.cli.opening import flags_of
+from perdure.cli.output import Output, note
+from perdure.cli.parser import parse, wanted_format
+from perdure.model.errors import PerdureError
+
+SIGINT_EXIT = 130
+_OURS = "perdure: "
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        arguments: without the program's name; those of this process when left out.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    output = Output(wanted_format(given))
+    options = argparse.Namespace(debug="--debug" in given)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _plainly(warnings.showwarning)
+            options = parse(given)
+            module, function = options.handler
+            code: int = getattr(import_module(f"perdure.cli.{module}"), function)(options, output)
+            return code
+    except SystemExit as left:
+        # Only --help and --version get here: the commands that run agents keep their exits to themselves.
+        return left.code if isinstance(left.code, int) else 0
+    except KeyboardInterrupt:
+        note("stopped")
+        return SIGINT_EXIT
+    except (PerdureError, Exception) as problem:
+        return tell(problem, output, flags=flags_of(options), debug=options.debug)
+
+
+def _plainly(otherwise: Any) -> Any:
+    def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        text = str(message)
+        if text.startswith(_OURS):
+            note(f"warning: {text.removeprefix(_OURS)}")
+        else:
+            otherwise(message, category, *where)
+
+    return show

@@ -1,0 +1,60 @@
+"""From the global flags to an open ledger."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from perdure.model.errors import NotFound
+
+if TYPE_CHECKING:
+    from perdure.config.settings import Settings
+    from perdure.engine import Engine
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Return where things are.
+
+    Raises:
+        StoreError, UsageError: a flag or a variable names no ledger that can be opened.
+    """
+    from perdure.config.settings import resolve
+
+    return resolve(state_dir=options.state_dir, store=options.store, policies=options.policy)
+
+
+def flags_of(options: argparse.Namespace) -> str:
+    """Return the global flags that a printed command needs to reach the same ledger under the same policy."""
+    given = [("--state-dir", getattr(options, "state_dir", None)), ("--store", getattr(options, "store", None))]
+    given += [("--policy", path) for path in getattr(options, "policy", [])]
+    return " ".join(f"{flag} {shlex.quote(value)}" for flag, value in given if value is not None)
+
+
+@contextmanager
+def engine_of(options: argparse.Namespace, *, create: bool = False) -> Iterator[Engine]:
+    """Open the ledger; only commands that start something make a new one.
+
+    Raises:
+        NotFound: there is no ledger yet.
+        StoreError, PolicyError, UsageError: it cannot be used.
+    """
+    from perdure.engine import Engine
+
+    settings = settings_of(options)
+    if not create and not settings.database.exists():
+        raise NoLedger(f"there is no ledger at {settings.database}", next_command="perdure run JOB")
+    with Engine(
+        settings.store_url,
+        policies=settings.policy_paths(),
+        state_dir=settings.state_dir,
+        command_flags=flags_of(options),
+        entrypoint="cli",
+    ) as engine:
+        yield engine
+
+
+class NoLedger(NotFound):
+    """Nothing was ever run here."""
