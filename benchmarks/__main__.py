@@ -23,15 +23,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 -m benchmarks", description=__doc__)
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
     parser.add_argument("--calls", type=int, default=1000, help="calls of the one run (1000)")
-    parser.add_argument(
-        "--pairs", type=int, default=5, help="how often each scenario runs beside its yardstick (5)"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="300 calls, 3 pairs, 2,000 instead of 10,000 calls"
-    )
-    parser.add_argument(
-        "--dir", type=Path, default=Path.cwd(), help="put the databases in a folder in here (.)"
-    )
+    parser.add_argument("--pairs", type=int, default=5, help="how often each scenario runs beside its yardstick (5)")
+    parser.add_argument("--quick", action="store_true", help="300 calls, 3 pairs, 2,000 instead of 10,000 calls")
+    parser.add_argument("--dir", type=Path, default=Path.cwd(), help="put the databases in a folder in here (.)")
     parser.add_argument("--raw", action="store_true", help="the yardstick's own rows only")
     options = parser.parse_args()
     if options.quick:
@@ -46,19 +40,18 @@ def _raw_scenarios(calls: int) -> dict[str, Measured]:
         "raw: itself again": lambda folder: raw_sqlite.two_commits(folder, calls),
         "raw: WAL stretched before": lambda folder: raw_sqlite.two_commits(folder, calls, warm=True),
         "raw: stretched, result with next intent": lambda folder: raw_sqlite.fused(folder, calls),
-        f"raw: {ASYNC_RUNS} runs, group commit": lambda f: raw_sqlite.grouped(
-            f, ASYNC_RUNS, max(1, calls // 10)
-        ),
+        f"raw: {ASYNC_RUNS} runs, group commit": lambda f: raw_sqlite.grouped(f, ASYNC_RUNS, max(1, calls // 10)),
     }
 
 
-def _engine_scenarios(calls: int) -> dict[str, tuple[Measured, float]]:
+def _engine_scenarios(calls: int) -> dict[str, tuple[Measured, float | None]]:
     return {
         "one sync run, strict": (lambda folder: engine_runs.one_sync_run(folder, calls, strict=True), 0.85),
         "one sync run": (lambda folder: engine_runs.one_sync_run(folder, calls, strict=False), 1.6),
-        "one async run": (lambda folder: engine_runs.async_runs(folder, 1, calls), 0.5),
+        "one async run, strict": (lambda f: engine_runs.async_runs(f, 1, calls, strict=True), 0.5),
+        "one async run": (lambda folder: engine_runs.async_runs(folder, 1, calls, strict=False), None),
         f"{ASYNC_RUNS} async runs": (
-            lambda f: engine_runs.async_runs(f, ASYNC_RUNS, max(1, calls // 10)),
+            lambda f: engine_runs.async_runs(f, ASYNC_RUNS, max(1, calls // 10), strict=False),
             4.0,
         ),
     }
@@ -70,7 +63,10 @@ def _paired_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
 
     for name, measured in _raw_scenarios(options.calls).items():
         yield row_of(name, alternate(folder / name, measured, yardstick, options.pairs))
-    for name, (measured, target) in ({} if options.raw else _engine_scenarios(options.calls)).items():
+    if options.raw:
+        return
+    engine_runs.warm_up(folder / "warm-up")
+    for name, (measured, target) in _engine_scenarios(options.calls).items():
         yield row_of(name, alternate(folder / name, measured, yardstick, options.pairs), at_least=target)
 
 

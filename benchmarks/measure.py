@@ -50,9 +50,7 @@ class Stopwatch:
         """End the run. Raises RuntimeError if the tool was not entered once for each call."""
         seconds = time.perf_counter() - self._start
         if len(self._entries) != calls:
-            raise RuntimeError(
-                f"{calls} calls were asked for, the tool was entered {len(self._entries)} times"
-            )
+            raise RuntimeError(f"{calls} calls were asked for, the tool was entered {len(self._entries)} times")
         gaps = tuple(b - a for a, b in zip(self._entries, self._entries[1:], strict=False))
         return Run(calls, seconds, gaps, time.process_time() - self._cpu)
 
@@ -67,9 +65,7 @@ class Pairs:
     @property
     def ratios(self) -> list[float]:
         """Speed over the speed of the neighbouring yardstick, pair by pair."""
-        return [
-            a.calls_per_second / b.calls_per_second for a, b in zip(self.runs, self.yardsticks, strict=True)
-        ]
+        return [a.calls_per_second / b.calls_per_second for a, b in zip(self.runs, self.yardsticks, strict=True)]
 
     @property
     def ratio(self) -> float:

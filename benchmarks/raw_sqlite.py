@@ -107,8 +107,12 @@ class _Writer:
             for row, _ in batch:
                 self._execute(INSERT, row)
             self._execute("COMMIT")
-            futures = [future for _, future in batch]
-            self._loop.call_soon_threadsafe(lambda done=futures: [f.set_result(None) for f in done])
+            self._loop.call_soon_threadsafe(_wake, batch)
+
+
+def _wake(batch: list[_Waiting]) -> None:
+    for _, future in batch:
+        future.set_result(None)
 
 
 def grouped(folder: Path, runs: int, calls: int) -> Run:

@@ -69,8 +69,7 @@ def table(rows: Sequence[Row]) -> str:
     lines = [HEADS, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADS))]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
 
 
@@ -78,6 +77,4 @@ def document(rows: Sequence[Row], options: dict[str, Any]) -> str:
     """Encode the rows as the document `perdure.bench/v1`."""
     machine = {"python": platform.python_version(), "system": platform.platform(), "cpus": os.cpu_count()}
     body = [{**asdict(row), "met": row.met} for row in rows]
-    return json.dumps(
-        {"schema": "perdure.bench/v1", "machine": machine, "options": options, "rows": body}, indent=1
-    )
+    return json.dumps({"schema": "perdure.bench/v1", "machine": machine, "options": options, "rows": body}, indent=1)

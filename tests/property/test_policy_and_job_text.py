@@ -79,7 +79,7 @@ def check_places(path: Path, error: SpecError) -> None:
     assert error.problems
     for problem in error.problems:
         assert re.match(re.escape(str(path)) + r":[1-9][0-9]*:[1-9][0-9]*: \S", problem), problem
-        problem.encode("utf-8")
+        assert problem.isprintable(), problem
 
 
 class TestFiles:

@@ -160,6 +160,7 @@ HEAD = "name: x\nagent: {python: 'a:b'}\n"
         (HEAD + "policies: [nope.yaml]", "3:12: policies.0: no such file: nope.yaml"),
         (HEAD + "policies: [5]", "3:12: policies.0: must be a string, not 5"),
         (HEAD + "inputs: [1]", "3:9: inputs: must be a mapping, not a list"),
+        (HEAD + "budgets: {'': }", "3:11: unknown key ''; known are max_retries_per_tool_call"),
         (HEAD + "inputs: {1: x}", "3:10: the key 1 must be text: put it in quotes"),
         # sections
         (HEAD + "constraints: x", "3:14: constraints must be a mapping"),

@@ -13,7 +13,6 @@ from perdure.cli.failure import tell
 from perdure.cli.opening import flags_of
 from perdure.cli.output import Output, note
 from perdure.cli.parser import parse, wanted_format
-from perdure.model.errors import PerdureError
 
 SIGINT_EXIT = 130
 _OURS = "perdure: "
@@ -41,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         note("stopped")
         return SIGINT_EXIT
-    except (PerdureError, Exception) as problem:
+    except Exception as problem:
         return tell(problem, output, flags=flags_of(options), debug=options.debug)
 
 

@@ -80,7 +80,7 @@ class Output:
             self._stdout.flush()
         except BrokenPipeError:
             # Whoever read it has seen enough; the interpreter must not complain when it flushes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stdout.fileno())
+            os.dup2(_nowhere(), self._stdout.fileno())
         except OSError as problem:
             raise PerdureError(f"the answer cannot be written to stdout: {problem}") from problem
 
@@ -115,12 +115,12 @@ class Output:
     @contextmanager
     def to_itself(self) -> Iterator[None]:
         """Send what other code prints on stdout to stderr, where the answer must be the only thing there."""
-        if self.is_table or not isinstance(self._stdout, io.TextIOWrapper):
+        if self.is_table or _descriptor(self._stdout) != 1:
             yield
             return
         sys.stdout.flush()
         kept = os.dup(1)
-        os.dup2(2, 1)
+        os.dup2(2 if sys.stderr else _nowhere(), 1)
         try:
             yield
         finally:
@@ -130,9 +130,24 @@ class Output:
 
 
 def note(*lines: str) -> None:
-    """Print lines on stderr."""
-    for line in lines:
-        print(visible(line), file=sys.stderr)
+    """Print lines on stderr, where anybody listens."""
+    try:
+        for line in lines:
+            if sys.stderr:
+                print(visible(line), file=sys.stderr)
+    except BrokenPipeError:
+        os.dup2(_nowhere(), sys.stderr.fileno())
+
+
+def _nowhere() -> int:
+    return os.open(os.devnull, os.O_WRONLY)
+
+
+def _descriptor(stream: IO[str] | None) -> int | None:
+    try:
+        return stream.fileno() if stream else None
+    except (OSError, ValueError):
+        return None
 
 
 def visible(text: str) -> str:

@@ -92,11 +92,11 @@ def check(
     Returns:
         The model, or None; and all problems, in the order of the file.
     """
-    empty = [key for key, value in raw.items() if value is None]
+    empty = [key for key, value in raw.items() if value is None and key in model.model_fields]
     said = "has no value: write one, or leave the key out"
     problems = [document.problem((*loc, key), f"{key} {said}", code_of((key,), "none"), key=True) for key in empty]
     try:
-        checked = model.model_validate({key: value for key, value in raw.items() if value is not None})
+        checked = model.model_validate({key: value for key, value in raw.items() if key not in empty})
     except ValidationError as error:
         problems += [
             _problem(model, raw, document, loc, found, code_of)

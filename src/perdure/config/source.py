@@ -26,7 +26,7 @@ Loc = tuple[int | str, ...]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing that is wrong with a file; prints as ``file:line:col: text``.
+    """One thing that is wrong with a file; prints as one line, ``file:line:col: text``.
 
     Args:
         line, col: counted from 1; line 0 means the file as a whole.
@@ -41,7 +41,8 @@ class Problem:
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}:{self.col}" if self.line else self.file
-        return f"{where}: {self.code} {self.text}" if self.code else f"{where}: {self.text}"
+        text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in self.text)
+        return f"{where}: {self.code} {text}" if self.code else f"{where}: {text}"
 
 
 class SourceError(Exception):

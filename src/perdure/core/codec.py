@@ -11,10 +11,11 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, get_args, get_origin
+from typing import Any, TypeGuard, get_args, get_origin
 
 import rfc8785
 
@@ -43,14 +44,35 @@ def to_tagged(value: Any, *, exact: bool = True, at: str = "value") -> Any:
         return int(value) if -SAFE_INT < value < SAFE_INT else {"$int": str(int(value))}
     if isinstance(value, float):
         return _float(value)
-    if isinstance(value, Mapping):
+    if _is_mapping(value):
         return _mapping(value, exact, at)
-    if isinstance(value, list):
+    if _is_list(value):
         return [to_tagged(item, exact=exact, at=f"{at}[{i}]") for i, item in enumerate(value)]
-    if isinstance(value, tuple):
+    if _is_tuple(value):
         items = [to_tagged(item, exact=exact, at=f"{at}[{i}]") for i, item in enumerate(value)]
         return {"$tuple": items} if exact else items
     return _rare(value, exact, at)
+
+
+# Each of these says what `isinstance` cannot: that nothing is known about the parts.
+def _is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _is_dict(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def _is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
+    return isinstance(value, tuple)
+
+
+def _is_set(value: object) -> TypeGuard[AbstractSet[Any]]:
+    return isinstance(value, (set, frozenset))
 
 
 def _text(value: str, at: str) -> str:
@@ -87,7 +109,7 @@ def _rare(value: Any, exact: bool, at: str) -> Any:
         return {"$" + type(value).__name__: value.isoformat()}
     if isinstance(value, timedelta):
         return {"$timedelta": [value.days, value.seconds, value.microseconds]}
-    if isinstance(value, (set, frozenset)):
+    if _is_set(value):
         items = [to_tagged(item, exact=exact, at=at) for item in value]
         return {"$" + type(value).__name__: sorted(items, key=lambda item: json.dumps(item, sort_keys=True))}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -98,10 +120,10 @@ def _rare(value: Any, exact: bool, at: str) -> Any:
     raise Unstorable(f"{at} is a {type(value).__name__}, which has no JSON form")
 
 
-_DECODERS: dict[str, Any] = {
+_DECODERS: dict[str, Callable[[Any], Any]] = {
     "$int": int,
     "$float": float,
-    "$bytes": lambda text: base64.b64decode(text),
+    "$bytes": base64.b64decode,
     "$decimal": Decimal,
     "$datetime": datetime.fromisoformat,
     "$date": date.fromisoformat,
@@ -117,9 +139,9 @@ _DECODERS: dict[str, Any] = {
 
 def from_tagged(data: Any) -> Any:
     """Return the value that ``to_tagged`` was given; dataclasses and models come back as plain dicts."""
-    if isinstance(data, list):
+    if _is_list(data):
         return [from_tagged(item) for item in data]
-    if not isinstance(data, dict):
+    if not _is_dict(data):
         return data
     if len(data) == 1:
         key, inner = next(iter(data.items()))

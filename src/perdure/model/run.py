@@ -174,4 +174,4 @@ class Outcome:
         return {"deadline": 8, "denied": 9}.get(self.error_code or "", 1)
 
 
-_WAITING_EXIT = {WaitReason.IN_DOUBT: 7, WaitReason.TIMER: 10, WaitReason.STORAGE: 4}
+_WAITING_EXIT: dict[str, int] = {WaitReason.IN_DOUBT: 7, WaitReason.TIMER: 10, WaitReason.STORAGE: 4}

@@ -40,12 +40,19 @@ async def serve(life: Life, gateway: Gateway, request: CallRequest) -> Any:
             await asyncio.wait([task])
         except asyncio.CancelledError as cancel:
             if life.closed:
+                task.add_done_callback(_look_away)
                 raise
             if _may_withdraw(request, operation):
                 await _withdraw(life, task, operation)
                 raise
             cancelled = cancel
     return _answer(task, cancelled)
+
+
+def _look_away(task: asyncio.Task[Any]) -> None:
+    """Take the outcome of a task whose caller is gone, so that the loop does not report it as never retrieved."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _spawn(life: Life, gateway: Gateway, request: CallRequest, operation: Operation) -> asyncio.Task[Any]:

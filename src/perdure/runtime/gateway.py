@@ -251,6 +251,7 @@ class Gateway:
         operation.response = receipt.text
         if not life.around.tuning.strict_receipts:
             # Nothing leaves the process between this receipt and the next intent, so they may share a commit.
+            self._life.posted_receipts.add(row.call_no)
             yield Post(lambda store: self._store_receipt(store, row, receipt))
             return replace(row, status=CallStatus.SUCCEEDED)
         try:
@@ -260,6 +261,7 @@ class Gateway:
 
     def _store_receipt(self, store: SqlStore, row: CallRow, receipt: recording.Receipt) -> CallRow:
         stored = recording.store_receipt(self._life, store, row, receipt)
+        self._life.posted_receipts.discard(row.call_no)
         if stored is None:
             # Raising here would undo the evidence that the late reply has just left.
             self._life.fail(LeaseLost(f"another owner has run {row.run_id}; the reply was kept as evidence"))

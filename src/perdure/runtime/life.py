@@ -93,6 +93,7 @@ class Life:
         self.next_call_number = 1
         self.next_checkpoint_number = 1
         self.delivered = 0
+        self.receipts_posted: set[int] = set()  # rows whose operation is over and whose receipt the next commit carries
         self.last_tool_call_id: str | None = None
         self.replayed = 0
         self.settled = 0
@@ -101,6 +102,8 @@ class Life:
         self.parked_for: list[tuple[str, CallRow | None, tuple[CallRow, ...]]] = []
         self.on_close: Callable[[], None] = _nothing
         self.closed = False
+        self.posted_receipts: set[int] = set()
+        """Rows whose receipt is on its way to the ledger: served no more, and in no doubt either."""
         self.refused: DeadlineExceeded | None = None
         self.loop_thread: int | None = None
         self.failure: BaseException | None = None

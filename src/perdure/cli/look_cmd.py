@@ -1,0 +1,256 @@
+"""Commands that only look: ``runs ls|show``, ``calls ls|show|explain``, ``inbox``, ``db path``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from perdure.cli.opening import NoLedger, engine_of, settings_of
+from perdure.cli.output import Output, fields, note, shown, visible
+
+if TYPE_CHECKING:
+    from perdure.engine import Engine
+    from perdure.model.run import Outcome, Waiting
+
+ENDLESS = 2**62
+
+
+def runs_ls(options: argparse.Namespace, output: Output) -> int:
+    """Run ``perdure runs ls``."""
+    try:
+        with engine_of(options) as engine:
+            rows = engine.runs(status=options.status, limit=options.limit or ENDLESS)
+    except NoLedger as problem:
+        note(problem.message)
+        rows = []
+    listed = [
+        {
+            "run_id": row.run_id,
+            "name": row.name,
+            "status": str(row.status),
+            "reason": row.reason,
+            "attempt": row.attempt,
+            "entrypoint": row.entrypoint,
+            "created_at": row.created_at,
+            "updated_at": row.updated_at,
+            "deadline_at": row.deadline_at,
+            "error_code": row.error_code,
+            "workspace": row.workspace,
+        }
+        for row in rows
+    ]
+    header = ("RUN", "NAME", "STATUS", "LIVES", "CREATED", "UPDATED", "ERROR")
+
+    def text() -> str:
+        return output.table(
+            header,
+            (
+                (
+                    row["run_id"],
+                    row["name"],
+                    _status(row["status"], row["reason"]),
+                    row["attempt"],
+                    output.when(row["created_at"]),
+                    output.when(row["updated_at"]),
+                    row["error_code"],
+                )
+                for row in listed
+            ),
+        )
+
+    output.answer({"schema": "perdure.runs/v1", "runs": listed}, text, rows="runs")
+    _say_if_cut(listed, options.limit, "runs, the newest")
+    return 0
+
+
+def runs_show(options: argparse.Namespace, output: Output) -> int:
+    """Run ``perdure runs show``."""
+    from perdure.runtime.report import run_document
+
+    with engine_of(options) as engine:
+        run_id = engine.find_run(options.run)
+        found, details = engine.outcome(run_id), engine.details(run_id)
+    document = {**run_document(found), **details}
+
+    def text() -> str:
+        return summary(found, document) + "".join(_details(output, details)) + _waits(found.waiting_for)
+
+    output.answer(document, text)
+    return 0
+
+
+def summary(found: Outcome, document: Mapping[str, Any]) -> str:
+    """Return what a person wants to know of a run first."""
+    counted = ", ".join(f"{count} {status}" for status, count in sorted(found.calls.items()))
+    lives = {"replayed": found.replayed, "settled": found.settled, "challenged": found.challenged}
+    last = ", ".join(f"{count} {what}" for what, count in lives.items() if count)
+    return fields(
+        [
+            ("run", found.run_id),
+            ("name", found.name),
+            ("status", _status(str(found.status), found.reason)),
+            ("result", shown(document["result"]) if found.result is not None else None),
+            ("error", f"{found.error_code}: {found.error_detail}" if found.error_code else None),
+            ("calls", counted),
+            ("life", f"{found.attempt}" + (f" ({last})" if last else "")),
+            ("unmet", str(found.unmet) if found.unmet else None),
+            ("duplicates", str(found.duplicates_found) if found.duplicates_found else None),
+            ("workspace", found.workspace),
+        ]
+    )
+
+
+def _details(output: Output, details: Mapping[str, Any]) -> Iterable[str]:
+    lives = [
+        (life["attempt"], life["pid"], output.when(life["started_at"]), output.when(life["ended_at"]), life["how"])
+        for life in details["lives"]
+    ]
+    yield "\n" + output.table(("LIFE", "PID", "STARTED", "ENDED", "HOW"), lives)
+    steps = [(step["step_id"], step["name"], step["phase"], step["status"]) for step in details["steps"]]
+    yield "\n" + output.table(("STEP", "NAME", "PHASE", "STATUS"), steps)
+    files = [(file["path"], file["size_bytes"], file["sha256"]) for file in details["artifacts"]]
+    if files:
+        yield "\n" + output.table(("FILE", "BYTES", "SHA256"), files)
+
+
+def _waits(items: Iterable[Waiting]) -> str:
+    return "".join(f"\n{visible(item.summary)}\n" + _commands(item.commands) for item in items)
+
+
+def _commands(commands: Iterable[str]) -> str:
+    return "".join(f"  {visible(command)}\n" for command in commands)
+
+
+def _status(status: str, reason: str | None) -> str:
+    return f"{status} ({reason})" if reason else status
+
+
+def _say_if_cut(listed: list[Any], limit: int, what: str) -> None:
+    if limit and len(listed) == limit:
+        note(f"these are {limit} {what}; --limit 0 shows all")
+
+
+def calls_ls(options: argparse.Namespace, output: Output) -> int:
+    """Run ``perdure calls ls``."""
+    try:
+        with engine_of(options) as engine:
+            listed = engine.calls(options.run, limit=options.limit or ENDLESS, inner=options.inner)
+    except NoLedger as problem:
+        if options.run is not None:
+            raise
+        note(problem.message)
+        listed = []
+    header = ("CALL", "TOOL", "CLASS", "GUARANTEE", "STATUS", "TRY", "STARTED", "FINISHED", "ERROR")
+
+    def text() -> str:
+        return output.table(
+            header,
+            (
+                (
+                    call["tool_call_id"],
+                    call["tool_name"],
+                    call["side_effect_class"],
+                    call["guarantee"],
+                    call["status"],
+                    call["attempt"],
+                    output.when(call["started_at"]),
+                    output.when(call["finished_at"]),
+                    call["error_code"],
+                )
+                for call in listed
+            ),
+        )
+
+    output.answer({"schema": "perdure.calls/v1", "calls": listed}, text, rows="calls")
+    _say_if_cut(listed, options.limit, "calls, the oldest")
+    return 0
+
+
+def call_document(engine: Engine, tool_call_id: str) -> dict[str, Any]:
+    """Return the ``perdure.call/v1`` document of a call.
+
+    Raises:
+        NotFound: there is no such call.
+    """
+    return {"schema": "perdure.call/v1", **engine.call(tool_call_id)}
+
+
+def calls_show(options: argparse.Namespace, output: Output) -> int:
+    """Run ``perdure calls show``."""
+    with engine_of(options) as engine:
+        document = call_document(engine, options.call)
+
+    def text() -> str:
+        plain = [(name, str(value)) for name, value in document.items() if isinstance(value, str | int)]
+        evidence = [
+            (item["at"], item["kind"], item["attempt"], item["says"], item["actor"], item["ref"], item["detail"])
+            for item in document["evidence"]
+        ]
+        header = ("AT", "EVIDENCE", "TRY", "SAYS", "ACTOR", "REF", "DETAIL")
+        return fields(plain[1:]) + ("\n" + output.table(header, evidence) if evidence else "")
+
+    output.answer(document, text)
+    return 0
+
+
+def calls_explain(options: argparse.Namespace, output: Output) -> int:
+    """Run ``perdure calls explain``."""
+    from perdure.cli.story import explanation, story
+
+    with engine_of(options) as engine:
+        document = call_document(engine, options.call)
+        found = engine.outcome(document["run_id"])
+    document["explanation"] = explanation(document, found)
+    output.answer(document, lambda: story(document, output))
+    return 0
+
+
+def inbox(options: argparse.Namespace, output: Output) -> int:
+    """Run ``perdure inbox``."""
+    try:
+        with engine_of(options) as engine:
+            items = engine.inbox()
+    except NoLedger as problem:
+        note(problem.message)
+        items = []
+    listed = [
+        {
+            "kind": item.kind,
+            "id": item.id,
+            "run_id": run_id,
+            "tool_call_id": item.tool_call_id,
+            "tool_name": item.tool_name,
+            "since": item.since,
+            "summary": item.summary,
+            "commands": list(item.commands),
+        }
+        for run_id, item in items
+    ]
+
+    def text() -> str:
+        return "\n".join(
+            f"{item['kind']}  {visible(item['run_id'])}  {item['id']}  {output.when(item['since'])}\n"
+            f"  {visible(item['summary'])}\n" + _commands(item["commands"])
+            for item in listed
+        )
+
+    output.answer({"schema": "perdure.inbox/v1", "items": listed}, text, rows="items")
+    if not listed:
+        note("nothing waits for a person")
+    return 0
+
+
+def db_path(options: argparse.Namespace, output: Output) -> int:
+    """Run ``perdure db path``."""
+    settings = settings_of(options)
+    path = settings.database.absolute()
+    document = {
+        "schema": "perdure.db/v1",
+        "path": str(path),
+        "exists": path.exists(),
+        "store": settings.store_url,
+        "state_dir": str(settings.state_dir.absolute()),
+    }
+    output.answer(document, lambda: f"{path}\n")
+    return 0

@@ -1,0 +1,179 @@
+"""``perdure run`` and ``perdure resume``: one life of a run in this process."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from perdure.cli.look_cmd import summary
+from perdure.cli.opening import engine_of
+from perdure.cli.output import Output, note
+from perdure.model.errors import NotFound, PerdureError
+
+if TYPE_CHECKING:
+    from perdure.config.job import JobFile
+    from perdure.engine import Engine
+    from perdure.model.run import Outcome
+
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+WATCH_SECONDS = 0.25
+_NOT_ENFORCED = {
+    "budgets": ("max_steps", "max_tool_calls", "max_wallclock_minutes", "max_same_error_repeats"),
+    "constraints": ("allowed_domains", "must_cite_sources"),
+    "escalation": (
+        "ask_human_on_ambiguous_recipient",
+        "ask_human_on_auth_failure",
+        "ask_human_on_repeated_failures",
+    ),
+    "artifacts": ("workspace_dir",),
+}
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Run ``perdure run``."""
+    from perdure.config.inputs import parse_inputs
+    from perdure.config.job_file import open_job
+
+    inputs = parse_inputs(options.input)
+    job = open_job(options.job)
+    with engine_of(options, create=True) as engine:
+        _warn(job, engine)
+        run_id: str = options.run_id if options.run_id is not None else engine.new_run_id()
+        with _telling(engine, run_id, options.wait):
+            return _live(output, engine, run_id, lambda: engine.run(job, inputs, run_id=run_id, wait=options.wait))
+
+
+def resume(options: argparse.Namespace, output: Output) -> int:
+    """Run ``perdure resume``."""
+    with engine_of(options) as engine:
+        return go_on(output, engine, options.run, wait=options.wait, kill=options.kill_owner)
+
+
+def go_on(output: Output, engine: Engine, run: str, *, wait: bool = False, kill: bool = False) -> int:
+    """Resume a run, print where it stands, and return its exit code."""
+    run_id = engine.find_run(run)
+    with _telling(engine, run_id, wait):
+        return _live(output, engine, run_id, lambda: engine.resume(run_id, wait=wait, kill=kill))
+
+
+def _warn(job: JobFile, engine: Engine) -> None:
+    note(*(f"warning: {text}" for text in engine.policy.warnings))
+    unheeded = not_enforced(
+        {
+            "budgets": job.budgets,
+            "constraints": job.constraints,
+            "escalation": job.escalation,
+            "artifacts": job.artifacts,
+        }
+    )
+    if unheeded:
+        note(f"warning: recorded with the run, but not enforced by this version: {', '.join(unheeded)}")
+
+
+def not_enforced(sections: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the keys of a job that are recorded and do nothing yet, as ``section.key``."""
+    return [
+        f"{section}.{key}"
+        for section, keys in _NOT_ENFORCED.items()
+        for key in keys
+        if sections[section].get(key) not in (None, False, [])
+    ]
+
+
+def _live(output: Output, engine: Engine, run_id: str, go: Callable[[], Outcome]) -> int:
+    stopped: list[int] = []
+    try:
+        with output.to_itself(), _terminating(stopped):
+            found = go()
+    except KeyboardInterrupt:
+        return _interrupted(output, engine, run_id, EXIT_CODES[signal.SIGTERM if stopped else signal.SIGINT])
+    except SystemExit as left:
+        if stopped:
+            return _interrupted(output, engine, run_id, EXIT_CODES[signal.SIGTERM])
+        raise _left(engine, run_id, left) from left
+    _print(output, found)
+    return found.exit_code
+
+
+def _print(output: Output, found: Outcome) -> None:
+    from perdure.quick import lines_of
+    from perdure.runtime.report import run_document
+
+    document = run_document(found)
+    output.answer(document, lambda: summary(found, document))
+    note(*lines_of(found))
+
+
+@contextmanager
+def _terminating(stopped: list[int]) -> Iterator[None]:
+    """Let SIGTERM stop the run as SIGINT does, and remember that it was SIGTERM."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopped.append(number)
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler):
+            handler(signal.SIGINT, frame)
+        raise SystemExit(EXIT_CODES[signal.SIGTERM])
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupted(output: Output, engine: Engine, run_id: str, code: int) -> int:
+    from perdure.runtime.report import run_document
+
+    signal_name = next(number.name for number, exit_code in EXIT_CODES.items() if exit_code == code)
+    try:
+        found = engine.outcome(run_id)
+    except NotFound:
+        note(f"stopped by {signal_name} before anything was started")
+        return code
+    document = run_document(found)
+    output.answer(document, lambda: summary(found, document))
+    note(f"run {run_id}: stopped by {signal_name}", f"  go on with: {found.resume_command}")
+    return code
+
+
+def _left(engine: Engine, run_id: str, left: SystemExit) -> PerdureError:
+    message = f"the agent's code left with sys.exit({left.code!r})"
+    try:
+        found = engine.outcome(run_id)
+    except NotFound:
+        return PerdureError(message, safe="Nothing was started.", next_command="let it return or raise instead")
+    return PerdureError(message, safe="The run is interrupted, not ended.", next_command=found.resume_command)
+
+
+@contextmanager
+def _telling(engine: Engine, run_id: str, wait: bool) -> Iterator[None]:
+    """Under ``--wait``, say on stderr what waits for a person as soon as it does."""
+    if not wait:
+        yield
+        return
+    over = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(engine, run_id, over), name="perdure-waits", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _watch(engine: Engine, run_id: str, over: threading.Event) -> None:
+    told: set[str] = set()
+    while not over.wait(WATCH_SECONDS):
+        for of_run, item in engine.inbox():
+            if of_run == run_id and item.id not in told:
+                told.add(item.id)
+                note(f"waits for you: {item.summary}", *(f"  {command}" for command in item.commands))

@@ -1,0 +1,137 @@
+"""``calls explain``: what a call is, what became of it, who said so, and what to do now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from perdure.cli.output import Output, fields, shown, visible
+
+if TYPE_CHECKING:
+    from perdure.model.run import Outcome
+
+_STATES = {
+    "prepared": "it was not started, or the last attempt provably did nothing",
+    "awaiting_approval": "a person must answer before it is sent; nothing was sent",
+    "running": "its request left or is about to leave, and no outcome is recorded yet",
+    "in_doubt": "it was started and its outcome was lost: it may have happened or not",
+    "succeeded": "it happened; its receipt is stored and is what every later life gets",
+    "failed": "it failed for certain; the same error is raised in every life",
+    "cancelled": "it was withdrawn: nobody asked for it any more, and nothing was sent",
+    "abandoned": "a person decided to go on without knowing whether it happened",
+}
+_LOST = {
+    "ask": "a person is asked",
+    "probe": "the provider is asked by the tool's probe, then a person",
+    "keyed": "the same key is sent again while the provider remembers it, then a person is asked",
+    "create-if-absent": "the same request is sent again; the target refuses a second one",
+    "rerun": "it is run again",
+    "same": "effect and receipt are one transaction",
+}
+_LIVE = ("queued", "running", "waiting")
+
+
+def explanation(call: Mapping[str, Any], run: Outcome) -> dict[str, Any]:
+    """Return the part of the answer that is reasoning: why it is so, and what to type next."""
+    state = _why(call)
+    return {
+        "why": state,
+        "rule": call["policy_rule"] or "no policy rule: the tool's own declaration, or the default",
+        "when_lost": _LOST.get(str(call["guarantee"]).split()[0], str(call["guarantee"])),
+        "run_status": f"{run.status} ({run.reason})" if run.reason else str(run.status),
+        "commands": _commands(call, run),
+    }
+
+
+def _why(call: Mapping[str, Any]) -> str:
+    status = call["status"]
+    if status == "cancelled" and call["same_as"]:
+        return f"a person said it is the same as {call['same_as']}, whose receipt its caller gets"
+    if status == "failed" and call["error_code"] == "denied":
+        return f"it was refused before anything was sent: {call['error_detail']}"
+    if status == "failed" and call["error_code"] == "challenged":
+        return "it looked like an effect that was done already, and its caller was told so; nothing was sent"
+    error = f" ({call['error_code']}: {call['error_detail']})" if call["error_code"] else ""
+    return _STATES[status] + error
+
+
+def _commands(call: Mapping[str, Any], run: Outcome) -> list[str]:
+    if call["commands"]:
+        return list(call["commands"])
+    ended_it = run.status == "failed" and call["status"] == "failed" and call["error_code"] != "denied"
+    if ended_it or (run.status in _LIVE and call["status"] in ("prepared", "running", "in_doubt")):
+        return [run.resume_command]
+    return []
+
+
+def story(document: Mapping[str, Any], output: Output) -> str:
+    """Return the whole story for a person to read."""
+    said = document["explanation"]
+    title = f"{document['tool_call_id']}  {document['tool_name']}"
+    parts = [f"{visible(title)}: {output.paint(document['status'])}\n  {visible(said['why'])}\n"]
+    parts.append("\nwhat it is\n" + _what_it_is(document))
+    parts.append("\nhow it is treated\n" + _treatment(document))
+    parts.append("\nwhat happened\n" + "".join(f"  {visible(line)}\n" for line in sorted_events(document)))
+    if said["commands"]:
+        parts.append("\nwhat you can do\n" + "".join(f"  {visible(line)}\n" for line in said["commands"]))
+    return "".join(parts)
+
+
+def _what_it_is(call: Mapping[str, Any]) -> str:
+    pairs = [
+        ("run", f"{call['run_id']}: {call['explanation']['run_status']}"),
+        ("step", call["step_id"]),
+        ("inside", call["parent_call_id"]),
+        ("tool", f"{call['tool_name']} (namespace {call['tool_namespace']})"),
+        *_arguments(call["request"]),
+        ("scope", call["effect_scope"]),
+        ("occurrence", None if call["occurrence"] == 1 else f"number {call['occurrence']} of equal calls"),
+        ("key", call["idempotency_key"]),
+        ("receipt", call["response"]),
+        ("reference", call["external_correlation_id"]),
+        ("handle", call["handle"]),
+    ]
+    return fields(pairs, indent="  ")
+
+
+def _arguments(request: str) -> Iterator[tuple[str, str]]:
+    given: object = json.loads(request)
+    if not isinstance(given, dict):
+        yield "request", request
+        return
+    for name, value in cast("dict[str, Any]", given).items():
+        yield f"  {name}", shown(value)
+
+
+def _treatment(call: Mapping[str, Any]) -> str:
+    said = call["explanation"]
+    pairs = [
+        ("class", call["side_effect_class"]),
+        ("replay policy", call["replay_policy"]),
+        ("guarantee", f"{call['guarantee']}: if its outcome is lost, {said['when_lost']}"),
+        ("decided by", said["rule"]),
+    ]
+    return fields(pairs, indent="  ")
+
+
+def sorted_events(call: Mapping[str, Any]) -> list[str]:
+    """Return everything with a time, in the order in which it happened."""
+    found = [(call["prepared_at"], 0, "prepared: this exact request is on stable storage")]
+    if call["started_at"]:
+        found.append((call["started_at"], 1, f"attempt {call['attempt']} started"))
+    found += [(item["at"], 2, _evidence(item)) for item in call["evidence"]]
+    for question in call["questions"]:
+        found.append((question["created_at"], 3, f"asked ({question['kind']} {question['id']}): {question['summary']}"))
+        if question["decided_at"]:
+            found.append((question["decided_at"], 4, f"answered by {question['actor']}: {question['answer']}"))
+    if call["finished_at"]:
+        found.append((call["finished_at"], 5, str(call["status"])))
+    return [f"{at}  {text}" for at, _, text in sorted(found)]
+
+
+def _evidence(item: Mapping[str, Any]) -> str:
+    subject = f"attempt {item['attempt']}" if item["kind"] == "attempt" else item["kind"]
+    reference = f", ref {item['ref']}" if item["ref"] else ""
+    detail = f": {item['detail']}" if item["detail"] else ""
+    return f"{subject} says {item['says']}{reference}{detail}  [{item['actor']}]"

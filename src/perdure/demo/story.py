@@ -1,0 +1,119 @@
+"""Tells what the run does while it does it, from the rows of its ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from perdure.demo.screen import Screen
+from perdure.demo.world.pages import load_pages
+from perdure.demo.world.tally import PRIVATE_PATH
+from perdure.engine import Engine
+
+READABLE_PAGES = sum(page.path != PRIVATE_PATH for page in load_pages().values())
+_STORED_EXTRA = "already_existed"
+
+
+class Story:
+    """Follows one run and writes a line for each call that came to an end.
+
+    Args:
+        engine: opened on the run's ledger; it only looks.
+        run_id: the run, which need not exist yet.
+        screen: where the lines go.
+    """
+
+    def __init__(self, engine: Engine, run_id: str, screen: Screen) -> None:
+        self._engine = engine
+        self._run_id = run_id
+        self._screen = screen
+        self._told: set[str] = set()
+        self._lost: set[str] = set()
+        self._read = 0
+        self._tellers: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
+            "fetch": self._page,
+            "write_file": self._report,
+            "render_pdf": self._pdf,
+            "upload": self._upload,
+            "send_mail": self._mail,
+            "notify": self._notice,
+        }
+
+    def look(self) -> None:
+        """Tell what was recorded since the last look."""
+        for call in self._calls():
+            if call["status"] == "succeeded" and call["tool_call_id"] not in self._told:
+                self._told.add(call["tool_call_id"])
+                teller = self._tellers.get(call["tool_name"])
+                if teller is not None:
+                    found = self._engine.call(call["tool_call_id"])
+                    teller(found, json.loads(found["response"]))
+
+    def lost(self, tool: str) -> list[str]:
+        """Return the calls of a tool that were started and have no outcome; they are told apart from then on."""
+        found = [
+            call["tool_call_id"]
+            for call in self._calls()
+            if call["tool_name"] == tool and call["status"] in ("running", "in_doubt")
+        ]
+        self._lost.update(found)
+        return found
+
+    def receipts(self) -> int:
+        """Return how many calls have their receipt."""
+        return sum(call["status"] == "succeeded" for call in self._calls())
+
+    def last_call(self, tool: str) -> str | None:
+        """Return the id of a tool's newest call."""
+        found = [call["tool_call_id"] for call in self._calls() if call["tool_name"] == tool]
+        return found[-1] if found else None
+
+    def _calls(self) -> list[dict[str, Any]]:
+        known = any(row.run_id == self._run_id for row in self._engine.runs())
+        return self._engine.calls(self._run_id) if known else []
+
+    # --- one line each -------------------------------------------------------------------------------------------
+
+    def _page(self, call: dict[str, Any], page: dict[str, Any]) -> None:
+        path = urlsplit(page["url"]).path
+        if page["error"] is not None:
+            self._screen.line(f"page        {path}: {page['error']} → the report's appendix")
+            return
+        self._read += 1
+        again = ", asked for again" if call["tool_call_id"] in self._lost else ""
+        self._screen.line(f"page {self._read:2}/{READABLE_PAGES}  {path}, {page['size_bytes']} bytes{again}")
+
+    def _report(self, call: dict[str, Any], stored: dict[str, Any]) -> None:
+        self._screen.line(f"report      {stored['path']} written, {stored['size_bytes']} bytes")
+
+    def _pdf(self, call: dict[str, Any], stored: dict[str, Any]) -> None:
+        self._screen.line(f"PDF         {stored['path']} made, sha256 {stored['sha256'][:16]}…")
+
+    def _upload(self, call: dict[str, Any], stored: dict[str, Any]) -> None:
+        if call["tool_call_id"] in self._lost:
+            there = stored[_STORED_EXTRA]
+            self._decided(
+                "the same create-only upload again: "
+                + ("it is there, with the same bytes → not stored again" if there else "it was not there → stored now")
+            )
+        else:
+            self._screen.line(f"upload      {stored['url']} stored")
+
+    def _mail(self, call: dict[str, Any], sent: dict[str, Any]) -> None:
+        if call["tool_call_id"] not in self._lost:
+            self._screen.line(f"mail        accepted for {', '.join(sent['to'])}")
+            return
+        last = call["evidence"][-1] if call["evidence"] else {"kind": "none", "says": ""}
+        decisions = {
+            ("probe", "happened"): "the mailbox was asked for its Message-ID: it is there → not sent again",
+            ("verdict", "happened"): "a person said that it is there → not sent again",
+        }
+        self._decided(decisions.get((last["kind"], last["says"]), f"sent again, in attempt {call['attempt']}"))
+
+    def _notice(self, call: dict[str, Any], answer: dict[str, Any]) -> None:
+        self._screen.line(f"notice      accepted by the receiver ({answer['status']})")
+
+    def _decided(self, text: str) -> None:
+        self._screen.line(f"settled: {text}", "go on")
