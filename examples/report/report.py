@@ -141,7 +141,11 @@ def as_markdown(title: str, today: str, sections: list[Section], unread: list[tu
     """Return the report as Markdown, each section with the number of its source."""
     parts = [f"# {title}", f"Written on {today} from {len(sections)} pages."]
     for number, section in enumerate(sections, start=1):
-        parts += [f"## {section['heading']}", *section["paragraphs"][:-1], f"{section['paragraphs'][-1]} [{number}]"]
+        parts += [
+            f"## {section['heading']}",
+            *section["paragraphs"][:-1],
+            f"{section['paragraphs'][-1]} [{number}]",
+        ]
     parts += ["## Sources", "\n".join(f"{n}. <{s['source']}>" for n, s in enumerate(sections, start=1))]
     for section in appendix(unread):
         parts += [f"## {section['heading']}", "\n".join(f"- {line}" for line in section["paragraphs"])]
@@ -152,6 +156,6 @@ def letter(title: str, read: int, unread: list[tuple[str, str | None]], url: str
     """Return the text of the mail."""
     missing = f" {len(unread)} could not be read; the appendix says why." if unread else ""
     return (
-        f"The report \"{title}\" is ready, from {read} pages.{missing}\n\n"
+        f'The report "{title}" is ready, from {read} pages.{missing}\n\n'
         f"It is attached, and stored at {url}\nSHA-256 {sha256}\n"
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from perdure.config.job_file import JobFile, load_job
+from perdure.config.job_file import JobFile, load_job, open_job
 from perdure.config.policy_file import load_policy
 from perdure.config.settings import database_of
 from perdure.core.codec import Unstorable, canonical, from_tagged, sha256_hex, to_tagged
@@ -52,6 +52,7 @@ class Engine:
         tuning, clock: for tests and special needs.
         environ: where the crash knobs are read from.
         command_flags: what printed commands need to reach this ledger.
+        entrypoint: recorded with every run that is started here (R015).
 
     Raises:
         StoreError: the ledger cannot be used safely.
@@ -69,6 +70,7 @@ class Engine:
         clock: Clock | None = None,
         environ: Mapping[str, str] | None = None,
         command_flags: str = "",
+        entrypoint: str = "library",
     ) -> None:
         knobs = Knobs(os.environ if environ is None else environ)
         self._policy_paths = [Path(path) for path in policies]
@@ -82,6 +84,7 @@ class Engine:
         self.state_dir = Path(state_dir) if state_dir is not None else Path(database).parent
         self._registry = Registry(tools)
         self._flags = command_flags
+        self._entrypoint = entrypoint
         self._ledger = ledger
         ledger_id = ledger.read(lambda s: s.meta("ledger_id"))
         self._around = Surroundings(
@@ -113,6 +116,10 @@ class Engine:
         """The rules in force."""
         return self._around.policy
 
+    def new_run_id(self) -> str:
+        """Return a fresh id, for those who must know it before the run begins."""
+        return "r" + self._around.new_token()
+
     # --- running -------------------------------------------------------------------------------------------------
 
     def run(
@@ -126,7 +133,7 @@ class Engine:
         """Start a job, or go on with the run that has this id.
 
         Args:
-            job: a job file or its path, or a function ``main(run)``, sync or async.
+            job: a job file or its path, ``report.py:main``, or a function ``main(run)``, sync or async.
             inputs: what ``run.inputs`` returns; added to those of a job file.
             run_id: the same id again attaches or resumes; a fresh one is made when left out.
             wait: stay and wait for people's answers.
@@ -187,7 +194,7 @@ class Engine:
         if loading.get():
             raise LoadedFar
         if isinstance(job, str | Path):
-            job = load_job(Path(job))
+            job = open_job(str(job))
         registry = self._registry.copy()
         if isinstance(job, JobFile):
             job = job.with_inputs(inputs or {})
@@ -225,7 +232,7 @@ class Engine:
             digest = sha256_hex(canonical(document))
         except Unstorable as problem:
             raise SpecError([f"inputs: {problem}"]) from None
-        chosen = run_id or "r" + self._around.new_token()
+        chosen = run_id or self.new_run_id()
         now = self._around.clock.now()
 
         def accept(store: SqlStore) -> None:
@@ -235,7 +242,7 @@ class Engine:
                     run_id=chosen,
                     name=spec.name,
                     now=now,
-                    entrypoint="cli" if self._flags is not None else "library",
+                    entrypoint=self._entrypoint,
                     spec=text,
                     spec_hash=digest,
                     job_path=path,
@@ -339,7 +346,7 @@ class Engine:
 
     def runs(self, *, status: str | None = None, limit: int = 50) -> list[RunRow]:
         """Return the newest runs first."""
-        return self._ledger.read(lambda store: store.runs.list(status=status, limit=limit))
+        return self._ledger.read(lambda store: store.runs.newest(status=status, limit=limit))
 
     def calls(self, run_id: str | None = None, *, limit: int = 1000, inner: bool = False) -> list[dict[str, Any]]:
         """Return the calls of a run, or of all, as plain dictionaries, oldest first."""

@@ -459,3 +459,21 @@ def test_an_approval_is_asked_before_sending_and_used_once(tmp_path: Path) -> No
         engine.approve(waiting.waiting_for[0].id)
     assert live(tmp_path, main, resume=True, policies=[policy]).result == "sent 1"
     assert outside.sent == ["a:"]
+
+
+def test_dataclasses_come_back_as_themselves_by_the_annotation(tmp_path: Path) -> None:
+    from tests.integration.shapes import Page, Report, fetch_page, make_report
+
+    seen: list[Any] = []
+
+    def main(run: Any, fails: bool) -> Any:
+        page = fetch_page("u")
+        report = run.memo("report", make_report, page, key=page.url)
+        seen.append((page, report))
+        if fails:
+            raise Crash
+        return None
+
+    live(tmp_path, lambda run: main(run, True))
+    live(tmp_path, lambda run: main(run, False), resume=True)
+    assert seen[0] == seen[1] == (Page("u", 3), Report("R", [Page("u", 3)]))

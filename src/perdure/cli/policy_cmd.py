@@ -102,9 +102,7 @@ def render_explain(document: Mapping[str, Any]) -> str:
     rule = document["rule"]
     lines = [f"{document['tool_name']}  (namespace {document['namespace']})", ""]
     lines += _line("class", document["side_effect_class"])
-    lines += _line(
-        "lost outcome", f"{document['replay_policy']}: {_GUARANTEES[document['guarantee'].split()[0]]}"
-    )
+    lines += _line("lost outcome", f"{document['replay_policy']}: {_GUARANTEES[document['guarantee'].split()[0]]}")
     lines += _line("guarantee", document["guarantee"])
     lines += _line("rule", "none" if rule is None else f"{rule['file']}:{rule['line']}")
     lines += _line("why", document["why"])

@@ -15,12 +15,14 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, TypeGuard, get_args, get_origin
+from typing import Any, TypeGuard, get_args, get_origin, get_type_hints
 
 import rfc8785
 
 SAFE_INT = 2**53
 _PLAIN = (str, bool, type(None))
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_SORTED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 class Unstorable(ValueError):
@@ -153,7 +155,14 @@ def from_tagged(data: Any) -> Any:
 
 def encode(value: Any, *, at: str = "value") -> str:
     """Return ``value`` as tagged JSON text; raises ``Unstorable``."""
-    return json.dumps(to_tagged(value, at=at), ensure_ascii=False, separators=(",", ":"))
+    try:
+        if _is_simple(value):
+            text = _COMPACT.encode(value)
+            if _is_text(text):
+                return text
+        return _COMPACT.encode(to_tagged(value, at=at))
+    except RecursionError:
+        raise Unstorable(f"{at} is nested too deeply, or holds itself") from None
 
 
 def encode_or_repr(value: Any) -> tuple[str, bool]:
@@ -167,7 +176,17 @@ def encode_or_repr(value: Any) -> tuple[str, bool]:
 
 def decode(text: str) -> Any:
     """Return the value of tagged JSON text."""
-    return from_tagged(json.loads(text))
+    data = json.loads(text)
+    return from_tagged(data) if '"$' in text else data
+
+
+def has_shape(annotation: Any) -> bool:
+    """Return whether ``shape`` would do anything for an annotation."""
+    if get_origin(annotation) in (list, tuple):
+        return any(has_shape(inner) for inner in get_args(annotation)[:1])
+    return isinstance(annotation, type) and (
+        dataclasses.is_dataclass(annotation) or hasattr(annotation, "model_validate")
+    )
 
 
 def shape(value: Any, annotation: Any) -> Any:
@@ -178,7 +197,7 @@ def shape(value: Any, annotation: Any) -> Any:
     if not isinstance(annotation, type) or not isinstance(value, dict):
         return value
     if dataclasses.is_dataclass(annotation):
-        hints = {f.name: f.type for f in dataclasses.fields(annotation)}
+        hints = get_type_hints(annotation)
         return annotation(**{name: shape(item, hints.get(name)) for name, item in value.items()})
     if hasattr(annotation, "model_validate"):
         return annotation.model_validate(value)
@@ -191,8 +210,42 @@ def canonical(value: Any) -> bytes:
     Raises:
         Unstorable: some part has no JSON form.
     """
-    tagged = to_tagged(value, exact=False, at="argument")
-    return rfc8785.dumps(tagged)
+    try:
+        if _is_simple(value):
+            text = _SORTED.encode(value)
+            if _is_text(text):
+                return text.encode("utf-8")
+        return rfc8785.dumps(to_tagged(value, exact=False, at="argument"))
+    except RecursionError:
+        raise Unstorable("an argument is nested too deeply, or holds itself") from None
+
+
+def _is_simple(value: Any) -> bool:
+    """Return whether a value is plain JSON of which the standard encoder writes the RFC 8785 form.
+
+    That is so without floats, with safe integers and with ASCII keys, whose order is the same in both (a property test
+    compares the two). It spares the common call two walks through its arguments.
+    """
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return -SAFE_INT < value < SAFE_INT
+    if kind is dict:
+        return all(
+            type(key) is str and key.isascii() and key[:1] != "$" and _is_simple(item) for key, item in value.items()
+        )
+    return kind is list and all(map(_is_simple, value))
+
+
+def _is_text(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def sha256_hex(*parts: bytes) -> str:

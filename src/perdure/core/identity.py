@@ -110,7 +110,7 @@ _DID = (CallStatus.SUCCEEDED, CallStatus.ABANDONED)
 
 
 def guard(facts: GuardFacts) -> tuple[Gate, tuple[CallRow, ...]]:
-    """Decide whether an effectful call may start, and name the kin that speak against it (G1 to G3, function agents)."""
+    """Decide whether an effectful call may start, and name the kin that speak against it (G1-G3, function agents)."""
     doubtful = tuple(row for row in (*facts.unmet_kin, *facts.seen_kin) if row.status is CallStatus.IN_DOUBT)
     if doubtful:
         return Gate.WAIT, doubtful

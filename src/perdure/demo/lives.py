@@ -123,7 +123,12 @@ class Lives:
         command = [*on_leash, sys.executable, "-P", "-m", "perdure", *arguments]
         with words.open("wb") as told:
             return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=told, stderr=told, env=environ, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=told,
+                stderr=told,
+                env=environ,
+                start_new_session=True,
             )
 
     def _watch(self, process: subprocess.Popen[bytes], moment: Moment | None) -> bool:

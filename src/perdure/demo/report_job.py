@@ -21,5 +21,6 @@ def job_file() -> Path:
         if (folder / JOB_NAME).is_file():
             return folder / JOB_NAME
     raise DemoError(
-        f"the example job is missing from this installation ({here.parent})", next_command="pip install 'perdure[demo]'"
+        f"the example job is missing from this installation ({here.parent})",
+        next_command="pip install 'perdure[demo]'",
     )

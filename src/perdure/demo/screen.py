@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterable
 from typing import TextIO
 
 _SIGNS = {"kill": ("✗", "X"), "go on": ("→", "->"), "done": ("✓", "ok"), "ask": ("?", "?"), "": (" ", " ")}
@@ -46,15 +47,18 @@ class Screen:
         for one in text.rstrip().splitlines():
             self._write(" " * 13 + self.plain(one))
 
-    def gap(self) -> None:
-        """Write an empty line."""
-        self._write("")
+    def lines(self, texts: Iterable[str]) -> None:
+        """Write lines as they are, without a time."""
+        for text in texts:
+            self._write(self.plain(text))
 
     def plain(self, text: str) -> str:
         """Return ``text`` as this stream can write it."""
         if not self._ascii:
             return text
-        return text.replace("→", "->").replace("…", "...").encode("ascii", "replace").decode("ascii")
+        for sign, instead in (*_SIGNS.values(), ("…", "...")):
+            text = text.replace(sign, instead)
+        return text.encode("ascii", "replace").decode("ascii")
 
     def _write(self, text: str) -> None:
         self._stream.write(text + "\n")

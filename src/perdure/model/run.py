@@ -61,14 +61,14 @@ class RunSpec:
 
     name: str
     agent: str
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     objective: str = ""
-    constraints: Mapping[str, Any] = field(default_factory=dict)
-    budgets: Mapping[str, Any] = field(default_factory=dict)
+    constraints: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    budgets: Mapping[str, Any] = field(default_factory=dict[str, Any])
     deadline: str | None = None
     stop_conditions: tuple[Any, ...] = ()
-    escalation: Mapping[str, Any] = field(default_factory=dict)
-    artifacts: Mapping[str, Any] = field(default_factory=dict)
+    escalation: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    artifacts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def as_document(self) -> dict[str, Any]:
         """Return the specification as the JSON document that is stored and hashed."""

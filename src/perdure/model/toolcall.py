@@ -100,6 +100,15 @@ class CallRow:
     handle: str | None = None
     prepared_at: str | None = None
 
+    def succeeded(self, now: str) -> CallRow:
+        """Return the row as it is once its receipt is stored; ``dataclasses.replace`` costs ten times as much."""
+        row = object.__new__(CallRow)
+        for name in CallRow.__slots__:
+            object.__setattr__(row, name, getattr(self, name))
+        object.__setattr__(row, "status", CallStatus.SUCCEEDED)
+        object.__setattr__(row, "finished_at", now)
+        return row
+
     @property
     def void(self) -> bool:
         """Whether the row stands for nothing that happened or may happen (semantics R0)."""

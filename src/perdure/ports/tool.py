@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
 
+from perdure.core.codec import has_shape
 from perdure.core.duration import parse_duration
 from perdure.model.errors import NoActiveRun, UsageError
 from perdure.model.policy import ToolDeclaration
@@ -119,6 +120,16 @@ class Tool(Generic[P, R]):
         kept = [p for name, p in full.parameters.items() if name != "call" or not self.takes_context]
         self.signature = full.replace(parameters=kept)
         self.__signature__ = self.signature
+
+    @functools.cached_property
+    def hints(self) -> dict[str, Any]:
+        """The annotations by which a decoded value gets its type back: dataclasses, models and lists of them."""
+        try:
+            found = get_type_hints(self.plain)
+        except Exception:
+            # A name that exists for type checkers only: values then come back as plain data.
+            found = {}
+        return {name: hint for name, hint in found.items() if has_shape(hint)}
 
     @property
     def name(self) -> str:
@@ -242,7 +253,8 @@ def tool(function: Callable[P, R] | None = None, /, *, name: str | None = None, 
 
 def wrap(function: Callable[P, R], /, *, name: str | None = None, **declared: Any) -> Tool[P, R]:
     """Guard a function that you cannot edit; takes the arguments of ``@tool``."""
-    return Tool(function, declare(name or getattr(function, "__name__", type(function).__name__), **declared))
+    own_name = str(getattr(function, "__name__", type(function).__name__))
+    return Tool(function, declare(name or own_name, **declared))
 
 
 def current_call() -> CallContext:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def load_agent(target: str, folder: Path) -> Callable[..., Any]:
         sys.path.insert(0, str(folder))
     place, _, name = target.partition(":")
     try:
-        namespace = _load_file(folder / place) if place.endswith(".py") else vars(importlib.import_module(place))
+        namespace = _load_file(folder / place) if place.endswith(".py") else names_of_module(place)
     except Exception as problem:
         raise SpecError(
             [f"agent: cannot load {target!r} from {folder}: {type(problem).__name__}: {problem}"]
@@ -47,6 +47,21 @@ def load_agent(target: str, folder: Path) -> Callable[..., Any]:
     return function
 
 
+def names_of_module(name: str) -> dict[str, Any]:
+    """Import a module and return its names; a ``perdure.run(...)`` at its end is where the loading stops.
+
+    Raises:
+        ImportError: it cannot be found; and whatever it raises itself.
+    """
+    known = sys.modules.get(name)
+    if known is not None:
+        return vars(known)
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        raise ModuleNotFoundError(f"no module named {name!r}", name=name)
+    return _execute(spec)
+
+
 def _load_file(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
@@ -54,20 +69,28 @@ def _load_file(path: Path) -> dict[str, Any]:
     if known is not None and getattr(known, "__file__", None) == str(path):
         return vars(known)
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
+    if spec is None:
         raise ImportError(f"{path} is no Python file")
+    return _execute(spec)
+
+
+def _execute(spec: ModuleSpec) -> dict[str, Any]:
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[spec.name] = module
+    parent, _, child = spec.name.rpartition(".")
     token = loading.set(True)
     try:
-        spec.loader.exec_module(module)
+        if spec.loader is not None:
+            spec.loader.exec_module(module)
     except LoadedFar:
         return vars(module)
     except BaseException:
-        sys.modules.pop(path.stem, None)
+        sys.modules.pop(spec.name, None)
         raise
     finally:
         loading.reset(token)
+    if parent:
+        setattr(sys.modules[parent], child, module)
     return vars(module)
 
 

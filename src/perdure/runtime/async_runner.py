@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any
 
 from perdure.model.errors import RunSuspended
 from perdure.model.run import WaitReason
+from perdure.model.toolcall import CallRow
 from perdure.runtime import drive_async, starting
 from perdure.runtime.door import Door
 from perdure.runtime.ending import Ending
@@ -16,6 +18,7 @@ from perdure.runtime.faces import AsyncRun
 from perdure.runtime.frame import Branch, Frame, current_branch
 from perdure.runtime.life import Life
 from perdure.runtime.runner import Job, Runner, started_rows
+from perdure.store.sql_store import SqlStore
 
 CANCEL_ATTEMPTS = 50
 CANCEL_PATIENCE_SECONDS = 0.1
@@ -42,7 +45,7 @@ async def run_async(runner: Runner, job: Job) -> None:
 async def _settle_all(life: Life, door: Door) -> None:
     rows = life.ledger.read(lambda store: started_rows(store, life))
 
-    async def settle(row: Any) -> None:
+    async def settle(row: CallRow) -> None:
         operation = life.operations.begin(Frame(life.root, None, row.branch))
         try:
             await drive_async.drive(life, door.gateway.settle(row, operation), operation)
@@ -62,7 +65,7 @@ class _Watch:
         self._poller = self._loop.create_task(self._poll()) if life.waits else None
         self.over = asyncio.Event()
         life.operations.changed = self._changed
-        life.on_close = lambda: self._loop.call_soon_threadsafe(self.over.set)
+        life.on_close = self._closed
 
     def stop(self) -> None:
         """Stop watching."""
@@ -72,6 +75,9 @@ class _Watch:
             self._timer.cancel()
         if self._poller is not None:
             self._poller.cancel()
+
+    def _closed(self) -> None:
+        self._loop.call_soon_threadsafe(self.over.set)
 
     def _changed(self) -> None:
         if self._life.operations.parked_count or self._timer is not None:
@@ -102,13 +108,17 @@ class _Watch:
         for operation in life.operations.parked():
             row, against = operation.row, operation.challengers
             if operation.parked == WaitReason.CHALLENGE and row is not None and against:
-                life.ledger.run(lambda store, r=row, a=against: starting.ask_challenge(life, store, r, a))
+                life.ledger.run(partial(_ask_challenge, life, row, against))
         life.operations.wake_parked()
 
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(self._life.around.tuning.wait_poll_seconds)
             self._life.operations.wake_parked()
+
+
+def _ask_challenge(life: Life, row: CallRow, against: tuple[CallRow, ...], store: SqlStore) -> None:
+    starting.ask_challenge(life, store, row, against)
 
 
 def note_parked(life: Life) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 from perdure.model.errors import UsageError
 from perdure.model.toolcall import MEMO_NAMESPACE
@@ -14,7 +14,7 @@ from perdure.runtime import drive_sync
 from perdure.runtime.frame import frame_here
 from perdure.runtime.gateway import Gateway
 from perdure.runtime.life import Life
-from perdure.runtime.registry import AnyTool
+from perdure.runtime.registry import AnyTool, is_tool
 from perdure.runtime.request import PLAIN_OPTIONS, CallOptions, CallRequest, build_request, memo_request
 
 CHALLENGE_ANSWERS = ("wait", "raise", "return")
@@ -63,7 +63,7 @@ class Door:
         Raises:
             UsageError: it is no tool of this run.
         """
-        if isinstance(tool_or_name, Tool):
+        if is_tool(tool_or_name):
             return tool_or_name
         found = self.life.registry.by_name(tool_or_name) if isinstance(tool_or_name, str) else None
         if found is None:
@@ -152,9 +152,10 @@ class _Current:
 
 def _return_annotation(function: Callable[..., Any]) -> Any:
     try:
-        return inspect.signature(function).return_annotation
-    except (TypeError, ValueError):
-        return inspect.Parameter.empty
+        return get_type_hints(function).get("return", Any)
+    except Exception:
+        # A callable without annotations, or with names that exist for type checkers only.
+        return Any
 
 
 def parse_options(repeat_of: str | None, dedupe_key: str | None, on_challenge: str) -> CallOptions:

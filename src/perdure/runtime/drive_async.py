@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Coroutine
 from contextvars import copy_context
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure.model.errors import LeaseLost, StorageFault
 from perdure.ports.tool import Probe
@@ -26,9 +26,12 @@ from perdure.runtime.actions import (
     Post,
     Sender,
 )
-from perdure.runtime.ledger import Member
+from perdure.runtime.ledger import Member, Work
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
+
+
+T = TypeVar("T")
 
 
 async def drive(life: Life, loop: Loop, operation: Operation) -> Any:
@@ -68,15 +71,15 @@ async def _perform(life: Life, action: Action, operation: Operation) -> Any:
     return None
 
 
-async def commit(life: Life, work: Any) -> Any:
+async def commit(life: Life, work: Work[T]) -> T:
     """Commit: alone in the process, in place; in company, through the ledger thread with one wake-up per batch."""
     try:
         if life.ledger.crowd <= 1:
             return life.ledger.run(work)
         loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Any] = loop.create_future()
+        answered: asyncio.Future[T] = loop.create_future()
 
-        def notify(member: Member[Any]) -> None:
+        def notify(member: Member[T]) -> None:
             loop.call_soon_threadsafe(_answer, answered, member)
 
         life.ledger.submit(work, notify)
@@ -86,13 +89,13 @@ async def commit(life: Life, work: Any) -> Any:
         raise
 
 
-def _answer(future: asyncio.Future[Any], member: Member[Any]) -> None:
+def _answer(future: asyncio.Future[T], member: Member[T]) -> None:
     if future.done():
         return
     if member.error is not None:
         future.set_exception(member.error)
     else:
-        future.set_result(member.value)
+        future.set_result(member.result())
 
 
 async def _invoke(dispatch: Dispatch, operation: Operation) -> Outcome:
@@ -128,12 +131,17 @@ async def _probe_answer(answer: Awaitable[Any]) -> Any:
         return Probe.unknown(f"the probe raised {type(problem).__name__}: {problem}")
 
 
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 async def _finished(sender: Sender, seconds: float | None) -> bool:
     loop = asyncio.get_running_loop()
     finished: asyncio.Future[None] = loop.create_future()
 
     def wake() -> None:
-        loop.call_soon_threadsafe(lambda: finished.done() or finished.set_result(None))
+        loop.call_soon_threadsafe(_wake, finished)
 
     sender.on_finished.append(wake)
     if sender.finished.is_set():
@@ -147,7 +155,7 @@ async def _park(life: Life, operation: Operation, reason: str) -> None:
     woken: asyncio.Future[None] = loop.create_future()
 
     def wake() -> None:
-        loop.call_soon_threadsafe(lambda: woken.done() or woken.set_result(None))
+        loop.call_soon_threadsafe(_wake, woken)
 
     life.operations.park(operation, reason, wake)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure.model.errors import LeaseLost, StorageFault
 from perdure.model.run import WaitReason
@@ -21,8 +21,12 @@ from perdure.runtime.actions import (
     Pause,
     Post,
 )
+from perdure.runtime.ledger import Work
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
+
+
+T = TypeVar("T")
 
 
 def drive(life: Life, loop: Loop, operation: Operation) -> Any:
@@ -62,7 +66,7 @@ def _perform(life: Life, action: Action, operation: Operation) -> Any:
     return None
 
 
-def commit(life: Life, work: Any) -> Any:
+def commit(life: Life, work: Work[T]) -> T:
     """Commit; a lost lease or a fault of the store ends the life's authority."""
     try:
         return life.ledger.run(work)

@@ -173,13 +173,14 @@ def _unmet_conditions(life: Life, store: SqlStore) -> ConditionsUnmet | None:
 def _unmet(life: Life, store: SqlStore, condition: Any) -> str | None:
     if isinstance(condition, str):
         return None if condition in life.satisfied else f"the stop condition {condition!r} was not satisfied"
-    if isinstance(condition, Mapping) and "artifact" in condition:
-        found = _record_artifact(life, store, str(condition["artifact"]))
-        return None if found else f"the artifact {condition['artifact']} is not in the workspace"
-    if isinstance(condition, Mapping) and "effect" in condition:
-        wanted = int(condition.get("times", 1))
-        done = store.calls.effects(life.run_id, str(condition["effect"]))
-        return None if done == wanted else f"{condition['effect']} has {done} receipts, not {wanted}"
+    asked = cast("dict[str, Any]", condition) if isinstance(condition, dict) else {}
+    if "artifact" in asked:
+        found = _record_artifact(life, store, str(asked["artifact"]))
+        return None if found else f"the artifact {asked['artifact']} is not in the workspace"
+    if "effect" in asked:
+        wanted = int(asked.get("times", 1))
+        done = store.calls.effects(life.run_id, str(asked["effect"]))
+        return None if done == wanted else f"{asked['effect']} has {done} receipts, not {wanted}"
     return f"the stop condition {condition!r} is not one that can be checked"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.codec import decode, shape
@@ -206,8 +206,8 @@ class Gateway:
         return row, outcome.error
 
     def _dispatch(self, tool: AnyTool, decision: Decision, row: CallRow, arguments: Any) -> Dispatch:
-        annotations = {name: p.annotation for name, p in tool.signature.parameters.items()}
-        shaped = {name: shape(value, annotations.get(name)) for name, value in arguments.items()}
+        hints = tool.hints
+        shaped = {name: shape(value, hints[name]) if name in hints else value for name, value in arguments.items()}
         args, kwargs = positional_and_keywords(tool.signature, shaped)
         context = self.context_of(row, shaped)
         if tool.takes_context:
@@ -253,7 +253,7 @@ class Gateway:
             # Nothing leaves the process between this receipt and the next intent, so they may share a commit.
             self._life.posted_receipts.add(row.call_no)
             yield Post(lambda store: self._store_receipt(store, row, receipt))
-            return replace(row, status=CallStatus.SUCCEEDED)
+            return row.succeeded(self._life.now())
         try:
             return (yield Commit(lambda store: self._store_receipt(store, row, receipt)))
         except StoreError as problem:
@@ -265,7 +265,7 @@ class Gateway:
         if stored is None:
             # Raising here would undo the evidence that the late reply has just left.
             self._life.fail(LeaseLost(f"another owner has run {row.run_id}; the reply was kept as evidence"))
-            return replace(row, status=CallStatus.SUCCEEDED)
+            return row.succeeded(self._life.now())
         return stored
 
     def _await_sender(self, row: CallRow, doubt: Doubt) -> Loop:
@@ -388,7 +388,9 @@ class Gateway:
         if row.status is CallStatus.SUCCEEDED:
             if response is None:
                 response = life.ledger.read(lambda store: store.calls.response(row.call_no))
-            return shape(decode(response or "null"), request.tool.signature.return_annotation)
+            value = decode(response or "null")
+            hints = request.tool.hints
+            return shape(value, hints["return"]) if "return" in hints else value
         if row.status is CallStatus.CANCELLED and row.same_as is not None:
             other = life.ledger.read(lambda store: store.calls.by_id(row.same_as or ""))
             if other is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any
@@ -18,7 +18,7 @@ from perdure.runtime.operations import Operation, current_operation
 
 
 @contextmanager
-def serving(dispatch: Dispatch, operation: Operation) -> Iterator[None]:
+def serving(dispatch: Dispatch, operation: Operation) -> Generator[None, None, None]:
     """Set what a tool's body may see: its call's context, and that calls made inside belong to it."""
     tokens = (
         current_context.set(dispatch.context),
@@ -34,7 +34,7 @@ def serving(dispatch: Dispatch, operation: Operation) -> Iterator[None]:
 
 
 @contextmanager
-def at_the_edge(life: Life, dispatch: Dispatch, operation: Operation) -> Iterator[None]:
+def at_the_edge(life: Life, dispatch: Dispatch, operation: Operation) -> Generator[None, None, None]:
     """Mark physical work for the crash knobs, before and after it."""
     row = dispatch.row
     name = row.tool_name if row.tool_namespace not in INNER_NAMESPACES else f"{row.tool_namespace}:{row.tool_name}"

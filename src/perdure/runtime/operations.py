@@ -15,8 +15,8 @@ from perdure.runtime.frame import Frame
 class Operation:
     """One engine call in flight.
 
-    ``started`` turns true when a dispatch of this life began; ``parked`` holds what it waits for; ``challengers`` are the
-    kin that G2 holds against it until the run is quiet; ``response`` is the receipt that this life has just stored.
+    ``started`` turns true when a dispatch of this life began; ``parked`` holds what it waits for; ``challengers`` are
+    the kin that G2 holds against it until the run is quiet; ``response`` is the receipt that this life has just stored.
     """
 
     frame: Frame

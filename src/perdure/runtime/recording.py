@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from perdure.core.backoff import delay_seconds
 from perdure.core.codec import encode_or_repr
@@ -58,7 +58,7 @@ def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -
     life.delivered = seq
     if row.tool_namespace not in INNER_NAMESPACES:
         life.last_tool_call_id = row.tool_call_id
-    return replace(row, status=CallStatus.SUCCEEDED, finished_at=now)
+    return row.succeeded(now)
 
 
 def _refused(life: Life, store: SqlStore, row: CallRow, receipt: Receipt, now: str) -> CallRow | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable
-from types import ModuleType
-from typing import Any
+from typing import Any, TypeGuard
 
 from perdure.model.errors import SpecError, ToolConflict
 from perdure.ports.tool import Tool
+from perdure.runtime.agent import names_of_module
 
 AnyTool = Tool[Any, Any]
 
@@ -55,15 +54,20 @@ class Registry:
         """Register the tools that a function can see: its module's globals and its closure."""
         inner = getattr(function, "__wrapped__", function)
         for value in list(getattr(inner, "__globals__", {}).values()):
-            if isinstance(value, Tool):
+            if is_tool(value):
                 self.add(value)
         for cell in getattr(inner, "__closure__", None) or ():
             try:
                 value = cell.cell_contents
             except ValueError:
                 continue
-            if isinstance(value, Tool):
+            if is_tool(value):
                 self.add(value)
+
+
+def is_tool(value: object) -> TypeGuard[AnyTool]:
+    """Return whether something is a tool, of whatever parameters."""
+    return isinstance(value, Tool)
 
 
 def tools_of_module(name: str) -> list[AnyTool]:
@@ -73,10 +77,10 @@ def tools_of_module(name: str) -> list[AnyTool]:
         SpecError: it cannot be imported, or has no tool.
     """
     try:
-        module: ModuleType = importlib.import_module(name)
+        names = names_of_module(name)
     except Exception as problem:
         raise SpecError([f"tools: cannot import {name!r}: {type(problem).__name__}: {problem}"]) from problem
-    found = [value for value in vars(module).values() if isinstance(value, Tool)]
+    found = [value for value in names.values() if is_tool(value)]
     if not found:
         raise SpecError([f"tools: the module {name!r} has no @tool"])
     return found

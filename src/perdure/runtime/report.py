@@ -174,6 +174,9 @@ def call(store: SqlStore, tool_call_id: str, *, flags: str) -> dict[str, Any]:
                 "kind": q.kind,
                 "status": q.status,
                 "summary": q.summary,
+                "created_at": q.created_at,
+                "decided_at": q.decided_at,
+                "actor": q.actor,
                 "answer": q.answer,
             }
             for q in store.questions.of_call(tool_call_id)

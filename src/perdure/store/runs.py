@@ -79,7 +79,7 @@ class RunRows:
         row = self._do.one("get_run", run_id=run_id)
         return _run(row) if row else None
 
-    def list(self, *, status: str | None, limit: int) -> list[RunRow]:
+    def newest(self, *, status: str | None, limit: int) -> list[RunRow]:
         """Return the newest runs first."""
         return [_run(row) for row in self._do.rows("list_runs", status=status, limit=limit)]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import apsw
 
@@ -69,6 +69,8 @@ class SqliteConnection:
         flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         try:
             self._db = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
+            # The stubs name a type of newer Pythons here, so that to the type checkers on 3.11 it is unknown.
+            self._execute = cast("Callable[..., Iterator[Row]]", cast(Any, self._db).execute)
             self._db.set_busy_timeout(BUSY_TIMEOUT_MILLISECONDS)
             if not read_only:
                 self._configure()
@@ -78,8 +80,8 @@ class SqliteConnection:
 
     def _configure(self) -> None:
         for name, value, expected in _PRAGMAS:
-            list(self._db.execute(f"PRAGMA {name}={value}"))
-            got = str(next(iter(self._db.execute(f"PRAGMA {name}")))[0])
+            list(self._execute(f"PRAGMA {name}={value}"))
+            got = str(next(self._execute(f"PRAGMA {name}"))[0])
             if got != expected and not (self.path == ":memory:" and name == "journal_mode"):
                 raise StoreError(
                     f"the ledger {self.path} answers {name}={got}, not {expected}",
@@ -113,14 +115,14 @@ class SqliteConnection:
     def rows(self, sql: str, parameters: Mapping[str, Any]) -> Iterator[Row]:
         """Run a statement and yield its rows."""
         try:
-            yield from self._db.execute(sql, parameters)
+            yield from self._execute(sql, parameters)
         except apsw.Error as problem:
             raise _translate(problem) from problem
 
     def write(self, sql: str, parameters: Mapping[str, Any]) -> int:
         """Run a writing statement and return how many rows it changed."""
         try:
-            self._db.execute(sql, parameters)
+            self._execute(sql, parameters)
         except apsw.Error as problem:
             raise _translate(problem) from problem
         return self._db.changes()
@@ -132,14 +134,14 @@ class SqliteConnection:
     def script(self, sql: str) -> None:
         """Run several statements (migrations only)."""
         try:
-            for _ in self._db.execute(sql):
+            for _ in self._execute(sql):
                 continue
         except apsw.Error as problem:
             raise _translate(problem) from problem
 
     def _control(self, sql: str) -> None:
         try:
-            self._db.execute(sql)
+            self._execute(sql)
         except apsw.Error as problem:
             raise _translate(problem) from problem
 
