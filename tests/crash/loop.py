@@ -1,160 +1,203 @@
 """The crash-point loop: kill a life at one numbered point, resume in new processes until the run has ended, count.
 
-What is counted is the provider's own log. A call waits in doubt exactly when its tool can be settled by nobody but a person
-and the crash left its row `running`: after the commit of its intent and before that of its receipt.
+What is counted is the provider's own log. A call must wait in doubt exactly when its tool can be settled by nobody but a
+person and the crash left its row started: after the commit of its intent and before that of its receipt.
 """
 
 import re
 import shutil
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from tests.crash.child import Order
-from tests.crash.support import AT_POINT, Call, Ended, Launcher, LedgerFile, answer_doubts, planted
+from tests.crash.support import AT_POINT, Call, Ended, Launcher, LedgerFile, answer, planted
 from tests.provider.client import Provider
 
 SIDE_BY_SIDE = 2
-LIVES_AT_MOST = 6
-EFFECTFUL_POINT = re.compile(r"(before|after) tool (create|keyed|probed|asked)")
+LIVES_AT_MOST = 8
+Knob = dict[str, str]
 
 
 @dataclass(frozen=True)
 class Program:
-    """A job and the logical effects that one run of it is asked for, by the end of their names."""
+    """A job and the logical effects that one run of it is asked for, by the end of their names.
+
+    `questions` are the kinds of question that may wait beside the calls that must be in doubt; `quarrels` lets a call
+    be in doubt although its tool has a probe, because that probe cannot always tell.
+    """
 
     job: str
     effects: dict[str, int]
     inputs: dict[str, Any] = field(default_factory=dict, hash=False)
-    tuning: dict[str, Any] = field(default_factory=dict, hash=False)
+    questions: tuple[str, ...] = ()
+    quarrels: bool = False
+    result_names_effects: bool = False
 
 
 @dataclass(frozen=True)
 class Passage:
-    """What became of one run that was killed at one point (or of one that was not, where `crashed_at` is None)."""
+    """What became of one run that was killed at one point (or was not, where `crashed_at` is None)."""
 
     number: int
     crashed_at: str | None
     lives: int
     was_due: bool
-    verdicts: tuple[str, ...]
-    counts: dict[str, int]
-    points_passed: int = 0
+    answers: tuple[str, ...]
+    points_passed: int
 
 
-class Loss(AssertionError):
+class WrongCount(AssertionError):
     """The provider did not see exactly what the program asked for."""
 
 
+class WrongWait(AssertionError):
+    """A run waited for a person without need, or did not wait where it must, or did not end."""
+
+
 class Bench:
-    """One provider and a few launchers, for many runs."""
+    """One provider and a few launchers, for many runs of one program after another."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.provider = Provider(folder / "provider.jsonl", fsync=False)
-        self._launchers: SimpleQueue[Launcher] = SimpleQueue()
-        self._all: list[Launcher] = []
+        self._free: SimpleQueue[Launcher] = SimpleQueue()
+        self._launchers: list[Launcher] = []
 
     def __enter__(self) -> "Bench":
         self.provider.start()
-        self._all = [Launcher() for _ in range(SIDE_BY_SIDE)]
-        for launcher in self._all:
-            self._launchers.put(launcher)
+        self._launchers = [Launcher() for _ in range(SIDE_BY_SIDE)]
+        for launcher in self._launchers:
+            self._free.put(launcher)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for launcher in self._all:
+        for launcher in self._launchers:
             launcher.stop()
         self.provider.stop()
 
-    def live(self, order: Order, environ: dict[str, str] | None = None) -> Ended:
+    def live(self, order: Order, environ: dict[str, str]) -> Ended:
         """Live one life in the next launcher that is free."""
-        launcher = self._launchers.get()
+        launcher = self._free.get()
         try:
             return launcher.live(order, environ)
         finally:
-            self._launchers.put(launcher)
+            self._free.put(launcher)
+
+    def order(self, program: Program, tag: str) -> Order:
+        """The order for the first life of a run whose effects carry `tag` in their names."""
+        inputs = {"url": self.provider.url, "tag": tag, **program.inputs}
+        return Order(str(self.folder / tag), program.job, inputs=inputs)
 
     def counts(self, tag: str) -> dict[str, int]:
         """How often each effect of one run happened, by the end of its name."""
         found = self.provider.counts()
         return {what.partition(":")[2]: n for what, n in found.items() if what.startswith(f"{tag}:")}
 
-    def loop(self, program: Program, *, start: int = 1, step: int = 1, bug: str | None = None) -> list[Passage]:
-        """Kill at `start`, `start + step`, … until a life ends without a crash; return all passages."""
+    def loop(
+        self, program: Program, *, before: tuple[Knob, ...] = (), bug: str | None = None, stride: int = 1
+    ) -> list[Passage]:
+        """Kill at point 1, 2, 3, … until a life ends without a crash, and return all passages.
+
+        `before` kills earlier lives of each run, so that the loop goes through the life that recovers.
+        """
         passages: list[Passage] = []
-        number = start
+        number = 1
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            while not passages or passages[-1].crashed_at is not None:
-                batch = [number + step * k for k in range(SIDE_BY_SIDE)]
-                passages += pool.map(lambda n: self.passage(program, {AT_POINT: str(n)}, n, bug=bug), batch)
-                number = batch[-1] + step
+            while not passages or all(passage.crashed_at for passage in passages[-SIDE_BY_SIDE:]):
+                batch = [number + stride * k for k in range(SIDE_BY_SIDE)]
+                knobs = [(*before, {AT_POINT: str(n)}) for n in batch]
+                passages += pool.map(lambda n, k: self.passage(program, k, n, bug=bug), batch, knobs)
+                number = batch[-1] + stride
         return passages
 
     def passage(
-        self, program: Program, knob: dict[str, str], number: int = 0, *, bug: str | None = None
+        self, program: Program, knobs: tuple[Knob, ...], number: int = 0, *, bug: str | None = None
     ) -> Passage:
-        """Run once with a knob, resume until the run has ended, resume once more, and check what can be checked."""
-        tag = "-".join([program.job.partition(":")[0], program.job.partition(":")[2], bug or "x", *knob.values()])
-        state_dir = self.folder / tag
-        order = Order(
-            str(state_dir), program.job, inputs={"url": self.provider.url, "tag": tag, **program.inputs},
-            tuning=program.tuning,
-        )  # fmt: skip
-        first = self.live(order, {**knob, **planted(bug)})
-        passage = self.recover(order, first, tag, number, bug=bug)
-        if passage.counts != program.effects:
-            raise Loss(f"asked for {program.effects}, and the provider saw: {passage}")
-        shutil.rmtree(state_dir)
+        """Run with the first knob, resume with the next ones, and recover; see `recover`."""
+        killed = "-".join("-".join(knob.values()) for knob in knobs)
+        marks = "-".join(str(value) for value in program.inputs.values())
+        tag = "-".join(part for part in (program.job.replace(":", "-"), marks, bug, killed) if part)
+        return self.recover(program, self.order(program, tag), knobs, number, bug=bug)
+
+    def recover(
+        self, program: Program, order: Order, knobs: tuple[Knob, ...] = (), number: int = 0, *, bug: str | None = None
+    ) -> Passage:
+        """Live lives until the run has ended, with a person where one is due; then once more, and check everything.
+
+        Raises:
+            WrongCount, WrongWait: the promise was broken.
+        """
+        ledger, tag = LedgerFile(Path(order.state_dir)), str(order.inputs["tag"])
+        passage = Passage(number, None, 0, False, (), 0)
+        last: Ended | None = None
+        while last is None or last.exit_code != 0:
+            if passage.lives == LIVES_AT_MOST:
+                raise WrongWait(f"{passage}: still not ended: {last}")
+            due = [call.tool_call_id for call in ledger.calls() if only_a_person_can_tell(call)]
+            knob = knobs[passage.lives] if passage.lives < len(knobs) else {}
+            last = self.live(order, {**knob, **planted(bug)})
+            passage = _after_life(passage, last, knob, bool(due))
+            order = replace(order, do="resume")
+            if last.crashed_at is None and last.exit_code != 0:
+                waiting = self._check_wait(program, passage, last, due, ledger)
+                answers = answer(Path(order.state_dir), self.provider, waiting)
+                passage = replace(passage, answers=(*passage.answers, *answers))
+        self._check_end(program, passage, last, order, tag)
+        shutil.rmtree(order.state_dir)
         return passage
 
-    def recover(self, order: Order, first: Ended, tag: str, number: int = 0, *, bug: str | None = None) -> Passage:
-        """Resume a run until it has ended, with a person where one is due, and once more after that."""
-        ledger = LedgerFile(Path(order.state_dir))
-        resume = Order(**{**vars(order), "do": "resume"})
-        verdicts: list[str] = []
-        last, lives, was_due = first, 1, False
-        assert first.exit_code == 0 or first.crashed_at, f"the first life ended by itself: {first}"
-        while last.exit_code != 0:
-            assert lives < LIVES_AT_MOST, f"point {number} ({first.crashed_at}): still not ended: {last}"
+    def _check_wait(
+        self, program: Program, passage: Passage, last: Ended, due: list[str], ledger: LedgerFile
+    ) -> list[dict[str, Any]]:
+        waiting: list[dict[str, Any]] = last.says.get("waiting_for", [])
+        if last.says.get("status") != "waiting" or not waiting:
+            raise WrongWait(f"{passage}: a life ended by itself: {last}")
+        doubted = [item["tool_call_id"] for item in waiting if item["kind"] == "in_doubt"]
+        if passage.lives == 1:
             due = [call.tool_call_id for call in ledger.calls() if only_a_person_can_tell(call)]
-            was_due = was_due or bool(due)
-            last = self.live(resume, planted(bug))
-            lives += 1
-            waiting = last.says.get("waiting_for", [])
-            assert [item["tool_call_id"] for item in waiting] == due, (
-                f"point {number} ({first.crashed_at}): in doubt should be {due}: {last}"
-            )
-            if last.exit_code != 0:
-                assert (last.says["status"], last.says["reason"], last.exit_code) == ("waiting", "in_doubt", 7)
-                verdicts += answer_doubts(Path(order.state_dir), self.provider, waiting)
-        self._ended_well(ledger, last, resume)
-        return Passage(
-            number, first.crashed_at, lives, was_due, tuple(verdicts), self.counts(tag),
-            0 if first.crashed_at else first.points_passed,
-        )  # fmt: skip
+        if doubted != due and not program.quarrels:
+            raise WrongWait(f"{passage}: in doubt should be {due}: {last}")
+        if others := [item for item in waiting if item["kind"] not in ("in_doubt", *program.questions)]:
+            raise WrongWait(f"{passage}: nobody should be asked {others}")
+        expected = ("in_doubt", 7) if doubted else (waiting[0]["kind"], 6)
+        assert (last.says["reason"], last.exit_code) == expected, last
+        return waiting
 
-    def _ended_well(self, ledger: LedgerFile, last: Ended, resume: Order) -> None:
+    def _check_end(self, program: Program, passage: Passage, last: Ended, order: Order, tag: str) -> None:
+        counts = self.counts(tag)
+        if counts != program.effects:
+            raise WrongCount(f"asked for {program.effects}, and the provider saw {counts}: {passage}")
+        ledger = LedgerFile(Path(order.state_dir))
         assert last.says["status"] == "succeeded", last
-        assert {call.status for call in ledger.calls()} == {"succeeded"}, ledger.calls()
-        result = last.says["result"]
-        ids = {line["what"]: line["id"] for line in self.provider.effects()}
-        tag = str(resume.inputs["tag"])
-        for name, effect_id in result.items():
-            assert effect_id == ids[f"{tag}:{name}"], f"{name}: the program got {effect_id}: {result}"
-        rows, effects = ledger.everything(), len(self.provider.effects())
-        again = self.live(resume)
-        assert (again.exit_code, again.says["result"]) == (0, result), again
+        assert {call.status for call in ledger.calls()} <= {"succeeded", "cancelled"}, ledger.calls()
+        if program.result_names_effects:
+            ids = {line["what"]: line["id"] for line in self.provider.effects()}
+            wrong = {name: got for name, got in last.says["result"].items() if ids[f"{tag}:{name}"] != got}
+            assert not wrong, f"{passage}: the program got ids that the provider did not give: {wrong}"
+        rows = ledger.everything()
+        again = self.live(order, {})
+        assert (again.exit_code, again.says["result"]) == (0, last.says["result"]), again
         assert ledger.everything() == rows, "a resume of an ended run wrote to the ledger"
-        del effects
+        assert self.counts(tag) == counts, "a resume of an ended run sent something"
+
+
+def _after_life(passage: Passage, last: Ended, knob: Knob, due: bool) -> Passage:
+    at = last.crashed_at if knob else passage.crashed_at
+    passed = last.points_passed if AT_POINT in knob and last.crashed_at is None else passage.points_passed
+    if AT_POINT not in knob and knob:
+        assert last.crashed_at, f"the knob {knob} did not fire: {last}"
+    return replace(
+        passage, lives=passage.lives + 1, was_due=passage.was_due or due, crashed_at=at, points_passed=passed
+    )
 
 
 def only_a_person_can_tell(call: Call) -> bool:
-    """Whether a resume must leave this call in doubt: it was started, its outcome is not stored, and nothing can be asked."""
-    return call.replay_policy == "ASK" and call.status == "running"
+    """Whether the next life must leave a call in doubt: started, its outcome not stored, and nothing can be asked."""
+    return call.replay_policy == "ASK" and call.status in ("running", "in_doubt")
 
 
 def kinds_of_points(passages: list[Passage]) -> Counter[str]:

@@ -6,7 +6,6 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,23 +136,28 @@ class LedgerFile:
         return {name: self._rows(f"SELECT * FROM {name}") for name in tables}
 
 
-def answer_doubts(state_dir: Path, provider: Provider, waiting_for: list[dict[str, Any]]) -> list[str]:
-    """Be the person: look at the provider, and say of each call in doubt whether it happened; return what was said."""
+def answer(state_dir: Path, provider: Provider, waiting_for: list[dict[str, Any]]) -> list[str]:
+    """Be the person who looks at the provider before answering; return what was said.
+
+    Of a call in doubt: it happened if the provider saw more of this effect than the ledger has receipts for. Of a
+    challenged call: it is the same if an effect of that name was done already.
+    """
     said = []
     with perdure.open(state_dir=state_dir) as engine:
         for item in waiting_for:
-            assert item["kind"] == "in_doubt", item
             calls = LedgerFile(state_dir).calls()
             call = next(c for c in calls if c.tool_call_id == item["tool_call_id"])
-            effects = provider.effects(what=call.what)
             done = [c for c in calls if c.what == call.what and c.status == "succeeded"]
-            if len(effects) > len(done):
+            effects = provider.effects(what=call.what)
+            if item["kind"] == "challenge":
+                says, details = ("same" if done else "another"), {}
+            elif len(effects) > len(done):
                 found = effects[len(done)]
-                engine.resolve(call.tool_call_id, "happened", result=found["reply"]["body"], ref=found["id"])
-                said.append("happened")
+                says, details = "happened", {"result": found["reply"]["body"], "ref": found["id"]}
             else:
-                engine.resolve(call.tool_call_id, "did_not_happen")
-                said.append("did_not_happen")
+                says, details = "did_not_happen", {}
+            engine.resolve(call.tool_call_id, says, **details)
+            said.append(says)
     return said
 
 
@@ -161,10 +165,3 @@ def planted(name: str | None) -> dict[str, str]:
     """The environment in which a life has a planted bug."""
     return {} if name is None else {PLANT_VARIABLE: name}
 
-
-def tags() -> Iterator[str]:
-    """Names for runs that share one provider."""
-    number = 0
-    while True:
-        number += 1
-        yield f"t{number}"

@@ -36,9 +36,9 @@ deadline: 2026-12-01T09:00:00Z
 stop_conditions: [{artifact: report.pdf}, {effect: send_mail, times: 1}]
 """
 PIECES = st.sampled_from(
-    ["&a ", "*a", "!!str ", "!x ", "? ", ": ", "- ", "[", "]", "{", "}", "'", '"', "|\n", ">\n", "%YAML 1.1\n",
-     "---\n", "...\n", "#", "\t", "\n", "<<: ", "~", "null", "0x", ".nan", "1e999", "\\ud800", "\x00", "\x85", "\u2028", "\ufeff",
-     "@", "`", ",", "=", "9" * 40, "- - - - ", "[[[[[[[[", "? ? ? "]
+    ["&a ", "*a", "!!str ", "!x ", "? ", ": ", "- ", "[", "]", "{", "}", "'", '"', "|\n", ">\n", "---\n", "...\n",
+     "%YAML 1.1\n", "#", "\t", "\n", "<<: ", "~", "null", "0x", ".nan", "1e999", "\\ud800", "\x00", "\x85", "\u2028",
+     "\ufeff", "@", "`", ",", "=", "9" * 40, "- - - - ", "[[[[[[[[", "? ? ? "]
 )  # fmt: skip
 PLAIN = st.one_of(st.text(max_size=60), st.lists(PIECES | st.text(max_size=3), max_size=25).map("".join))
 JSONISH = st.recursive(

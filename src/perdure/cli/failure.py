@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Mapping
 
 from perdure.cli.output import Output, note
-from perdure.model.errors import PerdureError
+from perdure.model.errors import PerdureError, SpecError
 
 INTERNAL_CODE = "PERDURE-900"
 ENVIRONMENT_CODE = "PERDURE-400"
@@ -53,6 +53,8 @@ def _described(problem: BaseException, flags: str) -> tuple[int, Mapping[str, st
         )
         exit_code = 1
     code, message, safe, next_command = told
+    if isinstance(problem, SpecError):
+        flags = ""  # what is wrong is a file or an argument, not the ledger that the flags lead to
     return exit_code, {
         "schema": "perdure.error/v1",
         "code": code,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from perdure.model.run import Outcome, Waiting
 
 ENDLESS = 2**62
+_NO_FIELDS = ("schema", "evidence", "questions", "commands")
 
 
 def runs_ls(options: argparse.Namespace, output: Output) -> int:
@@ -173,7 +175,10 @@ def call_document(engine: Engine, tool_call_id: str) -> dict[str, Any]:
     Raises:
         NotFound: there is no such call.
     """
-    return {"schema": "perdure.call/v1", **engine.call(tool_call_id)}
+    found = engine.call(tool_call_id)
+    for name in ("request", "response"):
+        found[name] = None if found[name] is None else json.loads(found[name])
+    return {"schema": "perdure.call/v1", **found}
 
 
 def calls_show(options: argparse.Namespace, output: Output) -> int:
@@ -182,13 +187,14 @@ def calls_show(options: argparse.Namespace, output: Output) -> int:
         document = call_document(engine, options.call)
 
     def text() -> str:
-        plain = [(name, str(value)) for name, value in document.items() if isinstance(value, str | int)]
+        held = ((name, value) for name, value in document.items() if name not in _NO_FIELDS and value is not None)
+        plain = [(name, value if isinstance(value, str) else shown(value)) for name, value in held]
         evidence = [
             (item["at"], item["kind"], item["attempt"], item["says"], item["actor"], item["ref"], item["detail"])
             for item in document["evidence"]
         ]
         header = ("AT", "EVIDENCE", "TRY", "SAYS", "ACTOR", "REF", "DETAIL")
-        return fields(plain[1:]) + ("\n" + output.table(header, evidence) if evidence else "")
+        return fields(plain) + ("\n" + output.table(header, evidence) if evidence else "")
 
     output.answer(document, text)
     return 0

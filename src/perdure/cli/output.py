@@ -34,9 +34,7 @@ class Output:
         environ: ``NO_COLOR`` and ``TERM`` are looked up in it.
     """
 
-    def __init__(
-        self, form: str, *, stdout: IO[str] | None = None, environ: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, form: str, *, stdout: IO[str] | None = None, environ: Mapping[str, str] | None = None) -> None:
         env = os.environ if environ is None else environ
         self.form = form
         self._stdout = sys.stdout if stdout is None else stdout
@@ -51,9 +49,7 @@ class Output:
         """Whether a person reads the answer."""
         return self.form == "table"
 
-    def answer(
-        self, document: Mapping[str, Any], text: Callable[[], str], *, rows: str | None = None
-    ) -> None:
+    def answer(self, document: Mapping[str, Any], text: Callable[[], str], *, rows: str | None = None) -> None:
         """Print the one answer of the command.
 
         Args:

@@ -132,8 +132,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if words.names == ("demo",):
         # The demo has flags of its own and lies in an extra; its parser is not needed to start any other command.
         return argparse.Namespace(handler=("demo_cmd", "demo"), rest=[*words.before, *words.after], debug=False)
-    parser = build()
-    options = parser.parse_args(list(arguments))
+    # Not set_defaults: it would reach the flags' own parsers too, and undo what stood before the command.
+    defaults = argparse.Namespace(state_dir=None, store=None, policy=[], output="table", debug=False)
+    options = build().parse_args(list(arguments), defaults)
     if not hasattr(options, "handler"):
         raise UsageError("which command?" if not words.names else f"which command of '{words.names[0]}'?")
     return options
@@ -150,7 +151,6 @@ def build() -> Parser:
         parents=[everywhere],
         allow_abbrev=False,
     )
-    parser.set_defaults(state_dir=None, store=None, policy=[], output="table", debug=False)
     commands = _Commands(parser, everywhere)
     _running(commands)
     _looking(commands)
@@ -240,7 +240,9 @@ def _deciding(commands: _Commands) -> None:
     resolve.add_argument("--result", metavar="JSON", help="what the caller gets, with --happened")
     resolve.add_argument("--ref", metavar="ID", help="the provider's own id of the effect, with --happened")
     resolve.add_argument("--reason", metavar="TEXT", default="", help="kept with the verdict")
-    resolve.add_argument("--force", action="store_true", help="with --did-not-happen: the sender may be alive; recorded")
+    resolve.add_argument(
+        "--force", action="store_true", help="with --did-not-happen: the sender may be alive; recorded"
+    )
     _go_on(resolve)
     approve = commands.add("approve", "let a call be sent", ("decide_cmd", "approve"))
     approve.add_argument("question", metavar="ID", help="the question's id, as the inbox shows it")

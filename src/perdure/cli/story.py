@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from perdure.cli.output import Output, fields, shown, visible
 
@@ -88,19 +87,15 @@ def _what_it_is(call: Mapping[str, Any]) -> str:
         ("scope", call["effect_scope"]),
         ("occurrence", None if call["occurrence"] == 1 else f"number {call['occurrence']} of equal calls"),
         ("key", call["idempotency_key"]),
-        ("receipt", call["response"]),
+        ("receipt", shown(call["response"]) if call["status"] == "succeeded" else None),
         ("reference", call["external_correlation_id"]),
         ("handle", call["handle"]),
     ]
     return fields(pairs, indent="  ")
 
 
-def _arguments(request: str) -> Iterator[tuple[str, str]]:
-    given: object = json.loads(request)
-    if not isinstance(given, dict):
-        yield "request", request
-        return
-    for name, value in cast("dict[str, Any]", given).items():
+def _arguments(request: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in request.items():
         yield f"  {name}", shown(value)
 
 
@@ -131,7 +126,7 @@ def sorted_events(call: Mapping[str, Any]) -> list[str]:
 
 
 def _evidence(item: Mapping[str, Any]) -> str:
-    subject = f"attempt {item['attempt']}" if item["kind"] == "attempt" else item["kind"]
+    subject = f"attempt {item['attempt']}:" if item["kind"] == "attempt" else f"{item['kind']} says"
     reference = f", ref {item['ref']}" if item["ref"] else ""
-    detail = f": {item['detail']}" if item["detail"] else ""
-    return f"{subject} says {item['says']}{reference}{detail}  [{item['actor']}]"
+    detail = f", {item['detail']}" if item["detail"] else ""
+    return f"{subject} {item['says']}{reference}{detail}  [{item['actor']}]"

@@ -22,7 +22,7 @@ def value_of(text: str, flag: str) -> Any:
         found = from_tagged(json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique))
         to_tagged(found, at=flag)
     except (ValueError, TypeError, ArithmeticError, RecursionError, Unstorable) as problem:
-        hint = '; text is written as \'"text"\'' if isinstance(problem, json.JSONDecodeError) else ""
+        hint = "; text is written as '\"text\"'" if isinstance(problem, json.JSONDecodeError) else ""
         raise UsageError(f"{flag}: {text!r} is no JSON value: {problem}{hint}") from None
     return found
 

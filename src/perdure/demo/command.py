@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="perdure demo",
         description="Watch a real job (crawl, report, PDF, upload, mail, notice) being killed with SIGKILL at its "
-        "three worst moments and finishing anyway, on servers of its own on this machine. They, not the job, are counted.",
+        "three worst moments and finishing anyway, on servers of its own on this machine. What they received counts.",
         epilog="Exit code 0 only if every count is right.",
         allow_abbrev=False,
     )

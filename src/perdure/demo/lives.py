@@ -15,6 +15,7 @@ from pathlib import Path
 
 from perdure.demo.errors import DemoError
 from perdure.demo.moments import Kill, Moment
+from perdure.demo.story import Story
 from perdure.demo.world import World, leash
 
 POINT_VARIABLE = "PERDURE_TEST_CRASH_AT_POINT"
@@ -78,14 +79,14 @@ class Lives:
         folder: the ledger's; what each life prints goes to its ``lives``.
         world: whose servers hold replies back.
         environ: what each life gets.
-        look: called many times a second while a life goes on.
+        story: looked at many times a second while a life goes on.
     """
 
-    def __init__(self, folder: Path, world: World, environ: Mapping[str, str], look: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, world: World, environ: Mapping[str, str], story: Story) -> None:
         self._folder = folder
         self._world = world
         self._environ = environ
-        self._look = look
+        self._story = story
         self._count = 0
         self._words = folder / "lives"
         self._words.mkdir()
@@ -108,7 +109,7 @@ class Lives:
             killed = self._watch(process, kill.moment if kill is not None else None)
         finally:
             _end(process)
-        self._look()
+        self._story.look()
         code = process.returncode
         crashed = kill is not None and kill.point is not None and code == CRASH_EXIT
         return Ended(process.pid, code, killed or crashed, words.read_text(errors="replace"))
@@ -134,27 +135,26 @@ class Lives:
     def _watch(self, process: subprocess.Popen[bytes], moment: Moment | None) -> bool:
         """Return whether the process was killed; it was not if it ended by itself."""
         until = time.monotonic() + _LONGEST_LIFE_SECONDS
-        armed = False
+        if moment is not None and moment.server is not None:
+            self._world.pause(moment.server)
         while process.poll() is None:
-            if moment is not None and not armed and self._replies(moment) >= moment.replies_first:
-                self._world.pause(moment.server)
-                armed = True
-            elif moment is not None and armed and self._world.held(moment.server):
-                self._look()
+            self._story.look()
+            if moment is not None and self._has_come(moment):
                 os.kill(process.pid, signal.SIGKILL)
                 process.wait()
                 return True
-            self._look()
             if time.monotonic() > until:
                 raise DemoError(f"a life did not end within {_LONGEST_LIFE_SECONDS:.0f} s")
             time.sleep(_LOOK_EVERY_SECONDS)
-        if moment is not None and armed:
+        if moment is not None and moment.server is not None:
             self._world.release(moment.server)
         return False
 
-    def _replies(self, moment: Moment) -> int:
-        # Only the crawl waits for replies; counting what has none to wait for would read a log for nothing.
-        return len(self._world.events(moment.server)) if moment.replies_first else 0
+    def _has_come(self, moment: Moment) -> bool:
+        if moment.server is not None:
+            return self._world.held(moment.server) > 0
+        done, under_way = self._story.progress(moment.tool)
+        return done >= moment.receipts_first and under_way > 0
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The worst moments of the job: something has happened outside, and nothing here knows it yet."""
+"""The worst moments of the job: something is happening outside, or has happened, and nothing here knows it yet."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from perdure.model.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a life is killed: a server has done what it was asked for and holds its reply back, so no receipt exists.
+    """When a life is killed: a call was started, and no receipt of it can exist.
 
     Args:
         name: its word for ``--kill-at``.
-        server: whose reply is held back.
         tool: whose call loses its outcome.
-        replies_first: how many replies of that server are let through before.
+        server: the server that has done what it was asked for and holds its reply back; None where it is enough that
+            the call is under way.
+        receipts_first: how many calls of the tool have their receipts before.
         words: what has happened, for the person who watches.
     """
 
     name: str
-    server: str
     tool: str
-    replies_first: int
+    server: str | None
+    receipts_first: int
     words: str
 
 
 MOMENTS = (
-    Moment("crawl", "site", "fetch", 8, "in the middle of the crawl, a page served and its receipt not written"),
-    Moment("upload", "s3", "upload", 0, "after the server stored the upload, before its receipt was written"),
-    Moment("mail", "mail", "send_mail", 0, "after the server accepted the mail, before its receipt was written"),
+    Moment("crawl", "fetch", None, 8, "in the middle of the crawl, with pages on their way"),
+    Moment("upload", "upload", "s3", 0, "after the server stored the upload, before its receipt was written"),
+    Moment("mail", "send_mail", "mail", 0, "after the server accepted the mail, before its receipt was written"),
 )
 
 

@@ -81,7 +81,7 @@ class Show:
             self._screen.line("the servers answer; they know nothing of the job, and each keeps its own log")
             story = Story(engine, RUN_ID, self._screen)
             environ = environment(outside, probe=self._probe, policies=self._policies)
-            lives = Lives(self._folder, outside, environ, story.look)
+            lives = Lives(self._folder, outside, environ, story)
             self._live_on(outside, engine, story, lives, environ)
             return Seen(
                 folder=self._folder,

@@ -61,6 +61,11 @@ class Story:
         self._lost.update(found)
         return found
 
+    def progress(self, tool: str) -> tuple[int, int]:
+        """Return how many calls of a tool have their receipts, and how many are under way."""
+        states = [call["status"] for call in self._calls() if call["tool_name"] == tool]
+        return states.count("succeeded"), states.count("running")
+
     def receipts(self) -> int:
         """Return how many calls have their receipt."""
         return sum(call["status"] == "succeeded" for call in self._calls())

@@ -23,9 +23,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """Hand ``work`` to the ledger without waiting; the next commit carries it, in order."""
+    """Hand ``work`` to the ledger without waiting; the next commit carries it, in order, or ``failed`` is told."""
 
     work: Work[Any]
+    failed: Callable[[BaseException], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,8 @@ async def _perform(life: Life, action: Action, operation: Operation) -> Any:
     match action:
         case Commit(work):
             return await commit(life, work)
-        case Post(work):
-            life.ledger.post(work, life.fail)
+        case Post(work, failed):
+            life.ledger.post(work, failed)
         case Invoke(dispatch):
             with invoke.at_the_edge(life, dispatch, operation):
                 return await _invoke(dispatch, operation)

@@ -49,8 +49,8 @@ def _perform(life: Life, action: Action, operation: Operation) -> Any:
     match action:
         case Commit(work):
             return commit(life, work)
-        case Post(work):
-            life.ledger.post(work, life.fail)
+        case Post(work, failed):
+            life.ledger.post(work, failed)
         case Invoke(dispatch):
             with invoke.at_the_edge(life, dispatch, operation):
                 return _invoke(action, operation)

@@ -7,6 +7,7 @@ same rows, so there is no second code path for recovery. The loop does no I/O; a
 from __future__ import annotations
 
 import importlib
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -252,7 +253,10 @@ class Gateway:
         if not life.around.tuning.strict_receipts:
             # Nothing leaves the process between this receipt and the next intent, so they may share a commit.
             self._life.posted_receipts.add(row.call_no)
-            yield Post(lambda store: self._store_receipt(store, row, receipt))
+            yield Post(
+                lambda store: self._store_receipt(store, row, receipt),
+                lambda problem: life.fail(unsaved(row, receipt.text, problem)),
+            )
             return row.succeeded(self._life.now())
         try:
             return (yield Commit(lambda store: self._store_receipt(store, row, receipt)))
@@ -345,9 +349,8 @@ class Gateway:
         state = liveness(sent_by.owner)
         if state is Liveness.ALIVE:
             return sent_by.ended_at is None or (sent_by.how or "").endswith("+sender"), False
-        if state is Liveness.UNKNOWN:
-            return False, False
-        return bool(living_children(sent_by.owner)), False
+        # Of a process on another host nothing is certain, however old its lease is: only evidence or a person can tell.
+        return state is Liveness.UNKNOWN or bool(living_children(sent_by.owner)), False
 
     def _attempts_allowed(self, decision: Decision | None) -> int:
         if decision is not None and decision.max_attempts is not None:
@@ -422,12 +425,14 @@ def delivered_error(row: CallRow) -> CallError:
     )
 
 
-def unsaved(row: CallRow, response: str, problem: StoreError) -> StoreError:
+def unsaved(row: CallRow, response: str, problem: BaseException) -> BaseException:
     """Return the error of an effect that was done and whose receipt could not be stored, with the line that records it."""
+    if not isinstance(problem, StoreError):
+        return problem
     return type(problem)(
         f"{row.tool_call_id} ({row.tool_name}) succeeded, and its receipt could not be stored: {problem}",
         safe="Nothing more is dispatched; after a restart this call is in doubt.",
-        next_command=f"perdure resolve {row.tool_call_id} --happened --result '{response}'",
+        next_command=f"perdure resolve {row.tool_call_id} --happened --result {shlex.quote(response)}",
     )
 
 

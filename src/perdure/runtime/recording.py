@@ -216,9 +216,10 @@ def ask_doubt(life: Life, store: SqlStore, row: CallRow, why: str) -> CallRow:
         store.questions.ask(
             "a" + life.around.new_token(),
             run_id=life.run_id,
+            fence=life.fence,
             tool_call_id=row.tool_call_id,
             kind="in_doubt",
-            summary=f"{row.tool_name}: did it happen? {why}",
+            summary=f"{named(store, row)}: did it happen? {why}",
             detail=json.dumps({"started_at": row.started_at, "attempt": row.attempt}),
             request_hash=row.args_hash,
             now=life.now(),
@@ -245,3 +246,13 @@ def add_evidence(
     owner = life.around.owner
     actor = f"life {life.run.attempt + 1} (pid {owner.pid})"
     store.calls.add_evidence(row.tool_call_id, Evidence(kind, life.now(), actor, row.attempt, says, detail, ref))
+
+
+SHORT = 120
+
+
+def named(store: SqlStore, row: CallRow) -> str:
+    """Return a call as a person would say it: its tool and its arguments, shortened."""
+    arguments = json.loads(store.calls.request(row.call_no))
+    said = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+    return f"{row.tool_name}({said if len(said) <= SHORT else said[:SHORT] + '…'})"

@@ -24,6 +24,7 @@ from perdure.model.toolcall import (
     Repeat,
 )
 from perdure.ports.clock import after, parse_time
+from perdure.runtime import recording
 from perdure.runtime.checkpointing import pre_side_effect
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
@@ -120,7 +121,7 @@ def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operatio
         pre_side_effect(life, store, request.frame.step)
     row = store.calls.insert(new, now)
     if asks:
-        _ask_approval(life, store, new, request, now)
+        _ask_approval(life, store, row, request, now)
     life.next_call_number += 1
     life.context.hold(row.call_no)
     operation.row = row
@@ -276,13 +277,14 @@ def _key_expiry(request: CallRequest, now: str) -> str | None:
 FOREVER = "9999-12-31T23:59:59.999999Z"
 
 
-def _ask_approval(life: Life, store: SqlStore, new: NewCall, request: CallRequest, now: str) -> None:
+def _ask_approval(life: Life, store: SqlStore, row: CallRow, request: CallRequest, now: str) -> None:
     store.questions.ask(
         "a" + life.around.new_token(),
         run_id=life.run_id,
-        tool_call_id=new.tool_call_id,
+        fence=life.fence,
+        tool_call_id=row.tool_call_id,
         kind="approval",
-        summary=f"{request.key.tool_name} may be sent?",
+        summary=f"{recording.named(store, row)}: may it be sent?",
         detail=json.dumps({"arguments": json.loads(request.stored)}),
         request_hash=request.key.args_hash,
         now=now,
@@ -309,9 +311,10 @@ def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[Call
     store.questions.ask(
         "a" + life.around.new_token(),
         run_id=life.run_id,
+        fence=life.fence,
         tool_call_id=row.tool_call_id,
         kind="challenge",
-        summary=f"{row.tool_name}: an earlier life already did {', '.join(ids)}; is this the same or another?{hint}",
+        summary=f"{recording.named(store, row)}: an earlier life already did {', '.join(ids)}; is this the same or another?{hint}",
         detail=json.dumps({"kin": ids}),
         request_hash=row.args_hash,
         now=now,

@@ -164,6 +164,8 @@ def quarantine_problem(store: SqlStore, row: CallRow, now: str) -> str | None:
         ended = life.ended_at is not None and not (life.how or "").endswith("+sender")
         if state is Liveness.ALIVE and not ended:
             return f"the process that sent it (pid {life.owner.pid}) is alive"
+        if state is Liveness.UNKNOWN and not ended:
+            return f"the process that sent it ran on {life.owner.host}, and nothing here can tell whether it lives"
         if state is Liveness.DEAD:
             children = living_children(life.owner)
             if children:

@@ -35,6 +35,7 @@ class QuestionRows:
         approval_id: str,
         *,
         run_id: str,
+        fence: int,
         tool_call_id: str | None,
         kind: str,
         summary: str,
@@ -44,10 +45,11 @@ class QuestionRows:
         expires_at: str | None = None,
     ) -> None:
         """Put a question into the inbox."""
-        self._do.write(
+        self._do.write_one(
             "insert_approval",
             approval_id=approval_id,
             run_id=run_id,
+            fence=fence,
             tool_call_id=tool_call_id,
             kind=kind,
             summary=summary,

@@ -201,7 +201,8 @@ SELECT kind, at, actor, attempt, says, detail, ref FROM evidence WHERE tool_call
 -- name: insert_approval
 INSERT INTO approvals (approval_id, run_id, tool_call_id, kind, status, request_hash, summary, detail, created_at,
   expires_at)
-VALUES (:approval_id, :run_id, :tool_call_id, :kind, 'open', :request_hash, :summary, :detail, :now, :expires_at)
+SELECT :approval_id, :run_id, :tool_call_id, :kind, 'open', :request_hash, :summary, :detail, :now, :expires_at
+WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: open_approval_of_call
 SELECT approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer

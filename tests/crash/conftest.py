@@ -1,0 +1,31 @@
+"""A bench for each test, in memory where the system has a place for that."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.crash.loop import Bench
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def quick_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder whose syncs cost nothing: what a killed process wrote is there whether it was synced or not.
+
+    Power loss is another matter, and has tests of its own.
+    """
+    if not os.access(MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="perdure-crash-", dir=MEMORY) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def bench(quick_folder: Path) -> Iterator[Bench]:
+    """A provider and launchers of its own for one test."""
+    with Bench(quick_folder) as running:
+        yield running

@@ -1,0 +1,54 @@
+"""The five-tool reference job, killed at every numbered point until none is left (design.md §9)."""
+
+import pytest
+from tests.crash.loop import Bench, Passage, Program, kinds_of_points
+from tests.crash.support import AFTER_TOOL
+
+EFFECTS = dict.fromkeys(("create", "keyed", "probed", "asked", "last"), 1)
+SYNC = Program("reference:main", EFFECTS, result_names_effects=True)
+ASYNC = Program("reference_async:main", EFFECTS, result_names_effects=True)
+STORE_POINTS = {
+    "before commit", "after commit", "before insert_run", "before claim_run", "before insert_attempt",
+    "before insert_step", "before insert_call", "before succeed_call", "before move_step", "before insert_checkpoint",
+    "before end_run", "before end_attempt",
+}  # fmt: skip
+EDGES = {f"{when} tool {name}" for when in ("before", "after") for name in ("create", "keyed", "probed", "asked")}
+
+
+def check_progress(passages: list[Passage], *, points: int) -> None:
+    """Work must have happened: many points, every kind of them, and a new life after each crash."""
+    crashed = [passage for passage in passages if passage.crashed_at]
+    ended = [passage for passage in passages if not passage.crashed_at]
+    assert len(crashed) >= points
+    assert all(passage.points_passed >= points for passage in ended)
+    assert all(passage.lives >= 2 + passage.was_due for passage in crashed)
+    assert all(passage.lives == 1 for passage in ended)
+    kinds = kinds_of_points(passages)
+    assert set(kinds) >= STORE_POINTS, f"no crash at {STORE_POINTS - set(kinds)}"
+    # A receipt may be committed alone or with the next intent, so the same number may name neighbouring points.
+    assert len(EDGES & set(kinds)) >= len(EDGES) - 2, f"no crash at {EDGES - set(kinds)}"
+
+
+def check_doubts(passages: list[Passage]) -> None:
+    """A person was asked exactly where the asked call was started and its receipt not stored, and said both."""
+    for passage in passages:
+        assert len(passage.answers) == passage.was_due, passage
+    said = {word for passage in passages for word in passage.answers}
+    assert said == {"happened", "did_not_happen"}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("program", [SYNC, ASYNC], ids=["sync", "async"])
+def test_every_effect_happens_once_wherever_the_run_is_killed(bench: Bench, program: Program) -> None:
+    passages = bench.loop(program)
+    check_progress(passages, points=60)
+    check_doubts(passages)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("tool", ["create", "keyed", "probed", "asked"])
+def test_the_life_that_settles_may_be_killed_at_every_point_too(bench: Bench, tool: str) -> None:
+    passages = bench.loop(SYNC, before=({AFTER_TOOL: tool},))
+    assert len(passages) > 10
+    assert all(passage.was_due == (tool == "asked") for passage in passages if not passage.crashed_at)
+    assert "before move_call" in kinds_of_points(passages)
