@@ -57,7 +57,7 @@ def verdict(engine: Engine, run_id: str, imap: ImapAccess, screen: Screen, show:
     if not waiting or waiting[0].tool_call_id is None:
         raise DemoError("the run waits, and there is nothing about it in the inbox")
     call_id = waiting[0].tool_call_id
-    screen.line("nobody but a person can tell now, and the run waits for that. The inbox says:", "ask")
+    screen.line("whether the mail was sent, only a person can tell now; the inbox says what about:", "ask")
     screen.block(show("inbox"))
     asked = json.loads(engine.call(call_id)["request"])
     letters = [one for one in read_mailbox(imap) if (one.to, one.subject) == (asked["to"], asked["subject"])]

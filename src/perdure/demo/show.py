@@ -15,7 +15,7 @@ from perdure.demo import person, world
 from perdure.demo.counts import Counts, count
 from perdure.demo.errors import DemoError
 from perdure.demo.lives import Ended, Lives, environment
-from perdure.demo.moments import Kill
+from perdure.demo.moments import Kill, Moment
 from perdure.demo.report_job import job_file
 from perdure.demo.screen import Screen
 from perdure.demo.story import Story
@@ -24,7 +24,6 @@ from perdure.runtime.report import run_document
 
 RUN_ID = "demo"
 RECIPIENT = "boss@example.org"
-TITLE = "How messages were made to arrive"
 _IN_DOUBT = 7
 _MOST_LIVES = 20
 
@@ -101,7 +100,7 @@ class Show:
     def _live_on(
         self, outside: world.World, engine: Engine, story: Story, lives: Lives, environ: dict[str, str]
     ) -> None:
-        inputs = {"urls": [outside.site_url], "to": RECIPIENT, "title": TITLE}
+        inputs = {"urls": [outside.site_url], "to": RECIPIENT}
         given = [word for name, value in inputs.items() for word in ("-i", f"{name}={json.dumps(value)}")]
         arguments: Sequence[str] = ["run", str(job_file()), *given, "--run-id", RUN_ID]
         for _ in range(_MOST_LIVES):
@@ -110,6 +109,7 @@ class Show:
             if ended.killed:
                 arguments = ["resume", RUN_ID]
             elif ended.exit_code == _IN_DOUBT and not self._probe:
+                self._screen.line(f"process {ended.pid} ended with exit code {_IN_DOUBT}: the run waits", "ask")
                 arguments = person.verdict(
                     engine, RUN_ID, outside.imap, self._screen, lambda words: self._ask(words, environ)
                 )
@@ -130,18 +130,20 @@ class Show:
         ended = lives.live([*arguments, *self._state], kill, begun)
         if ended.killed:
             self._killed += 1
-            self._tell_kill(story, ended, kill)
+            self._tell_kill(story, ended, kill.moment if kill is not None else None)
         return ended
 
-    def _tell_kill(self, story: Story, ended: Ended, kill: Kill | None) -> None:
-        moment = kill.moment if kill is not None else None
+    def _tell_kill(self, story: Story, ended: Ended, moment: Moment | None) -> None:
+        lost = story.lost()
         if moment is None:
             self._screen.line(f"crash point reached, process {ended.pid}: {ended.words.strip()}", "kill")
-            return
-        lost = story.lost(moment.tool)
-        if not lost:
+        elif moment.tool in lost.values():
+            self._screen.line(f"SIGKILL process {ended.pid}: {moment.words}", "kill")
+        else:
             raise DemoError(f"{moment.name}: the process was killed too late, its receipt was written already")
-        self._screen.line(f"SIGKILL process {ended.pid}: {moment.words} ({', '.join(lost)})", "kill")
+        if lost:
+            names = ", ".join(story.name(call_id) for call_id in lost)
+            self._screen.line(f"started, and nothing known of the outcome: {names}", "kill")
 
     def _ask(self, words: str, environ: dict[str, str]) -> str:
         self._screen.line(f"$ {_typed([words, *self._state])}", "go on")

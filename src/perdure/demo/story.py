@@ -31,6 +31,7 @@ class Story:
         self._screen = screen
         self._told: set[str] = set()
         self._lost: set[str] = set()
+        self._asked: set[str] = set()
         self._read = 0
         self._tellers: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
             "fetch": self._page,
@@ -44,22 +45,30 @@ class Story:
     def look(self) -> None:
         """Tell what was recorded since the last look."""
         for call in self._calls():
-            if call["status"] == "succeeded" and call["tool_call_id"] not in self._told:
+            if call["status"] == "in_doubt":
+                self._doubt(self._engine.call(call["tool_call_id"]))
+            elif call["status"] == "succeeded" and call["tool_call_id"] not in self._told:
                 self._told.add(call["tool_call_id"])
                 teller = self._tellers.get(call["tool_name"])
                 if teller is not None:
                     found = self._engine.call(call["tool_call_id"])
                     teller(found, json.loads(found["response"]))
 
-    def lost(self, tool: str) -> list[str]:
-        """Return the calls of a tool that were started and have no outcome; they are told apart from then on."""
-        found = [
-            call["tool_call_id"]
+    def lost(self) -> dict[str, str]:
+        """Return the calls that were started and have no outcome: tool by id. They are told apart from then on."""
+        found = {
+            call["tool_call_id"]: call["tool_name"]
             for call in self._calls()
-            if call["tool_name"] == tool and call["status"] in ("running", "in_doubt")
-        ]
+            if call["status"] in ("running", "in_doubt")
+        }
         self._lost.update(found)
         return found
+
+    def name(self, call_id: str) -> str:
+        """Return what a person would call a call."""
+        call = self._engine.call(call_id)
+        asked = json.loads(call["request"])
+        return f"{call['tool_name']} {urlsplit(asked['url']).path if call['tool_name'] == 'fetch' else call_id}"
 
     def progress(self, tool: str) -> tuple[int, int]:
         """Return how many calls of a tool have their receipts, and how many are under way."""
@@ -110,15 +119,26 @@ class Story:
         if call["tool_call_id"] not in self._lost:
             self._screen.line(f"mail        accepted for {', '.join(sent['to'])}")
             return
-        last = call["evidence"][-1] if call["evidence"] else {"kind": "none", "says": ""}
-        decisions = {
-            ("probe", "happened"): "the mailbox was asked for its Message-ID: it is there → not sent again",
-            ("verdict", "happened"): "a person said that it is there → not sent again",
-        }
-        self._decided(decisions.get((last["kind"], last["says"]), f"sent again, in attempt {call['attempt']}"))
+        said = {(item["kind"], item["says"]) for item in call["evidence"]}
+        if ("probe", "happened") in said:
+            self._decided("the mailbox was asked for its Message-ID: it is there → not sent again")
+        elif ("verdict", "happened") in said:
+            self._decided("a person said that it is there → not sent again")
+        elif ("probe", "not_happened") in said:
+            self._decided("the mailbox does not have it → sent now")
+        else:
+            self._decided(f"nobody was asked → sent in attempt {call['attempt']}")
 
     def _notice(self, call: dict[str, Any], answer: dict[str, Any]) -> None:
         self._screen.line(f"notice      accepted by the receiver ({answer['status']})")
+
+    def _doubt(self, call: dict[str, Any]) -> None:
+        answers = [item["says"] for item in call["evidence"] if item["kind"] == "probe"]
+        if answers == ["not_happened"] and call["tool_call_id"] not in self._asked:
+            self._asked.add(call["tool_call_id"])
+            self._screen.line(
+                "the mailbox does not have it; that counts only when the tool's probe_lag has passed", "ask"
+            )
 
     def _decided(self, text: str) -> None:
         self._screen.line(f"settled: {text}", "go on")

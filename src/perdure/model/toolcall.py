@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class SideEffectClass(StrEnum):
@@ -122,8 +123,21 @@ class CallRow:
         return self.side_effect_class.effectful
 
 
-@dataclass(frozen=True, slots=True)
-class CallKey:
+class UnmetRow(NamedTuple):
+    """What the index of unmet rows keeps of a row; the names are those of ``CallRow``."""
+
+    call_no: int
+    tool_call_id: str
+    tool_namespace: str
+    tool_name: str
+    args_hash: str
+    branch: str
+    parent_call_id: str | None
+    same_as: str | None
+    void: bool
+
+
+class CallKey(NamedTuple):
     """What makes two calls equal: namespace, tool and canonical arguments (R1)."""
 
     namespace: str

@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 
 from perdure.core.identity import adoptable
-from perdure.model.toolcall import CallKey, CallRow, CallStatus
+from perdure.model.toolcall import CallKey, CallRow, CallStatus, UnmetRow
 
 ToolKey = tuple[str, str]
 
@@ -27,14 +27,14 @@ class Context:
         self._children: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._stand_ins: set[str] = set()
 
-    def load(self, rows: Iterable[CallRow]) -> None:
+    def load(self, rows: Iterable[CallRow | UnmetRow]) -> None:
         """Take the rows of earlier lives as unmet."""
         for row in rows:
             if row.same_as is not None:
                 self._stand_ins.add(row.same_as)
             self._add_unmet(row)
 
-    def _add_unmet(self, row: CallRow) -> None:
+    def _add_unmet(self, row: CallRow | UnmetRow) -> None:
         if row.void:
             return
         key = CallKey(row.tool_namespace, row.tool_name, row.args_hash)

@@ -30,7 +30,6 @@ from perdure.runtime.ledger import Member, Work
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
 
-
 T = TypeVar("T")
 
 

@@ -25,7 +25,6 @@ from perdure.runtime.ledger import Work
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
 
-
 T = TypeVar("T")
 
 

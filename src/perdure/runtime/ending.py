@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from perdure.core.codec import encode_or_repr
 from perdure.core.transitions import CallEvent, RunEvent, next_run_status

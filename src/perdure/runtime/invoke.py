@@ -4,17 +4,36 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any
 
-from perdure.model.toolcall import INNER_NAMESPACES
-from perdure.ports.tool import Probe, ToolFailed, current_context
+from perdure.model.toolcall import INNER_NAMESPACES, CallRow
+from perdure.ports.tool import CallContext, Probe, ToolFailed, current_context
 from perdure.runtime.actions import LIVING_SENDERS, Consult, Dispatch, Ended, Outcome, Sender
 from perdure.runtime.frame import current_parent
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation, current_operation
+
+
+def context_of(life: Life, row: CallRow, arguments: Mapping[str, Any]) -> CallContext:
+    """Return what a tool or a probe may know about a call."""
+
+    def record(ref: str) -> None:
+        life.ledger.run(lambda store: store.calls.set_handle(row.call_no, life.fence, ref, life.now()))
+
+    return CallContext(
+        idempotency_key=row.idempotency_key,
+        tool_call_id=row.tool_call_id,
+        run_id=row.run_id,
+        step_id=row.step_id,
+        attempt=row.attempt,
+        args=arguments,
+        workspace=life.workspace,
+        handle=row.handle,
+        recorder=record,
+    )
 
 
 @contextmanager

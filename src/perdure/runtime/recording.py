@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perdure.core.backoff import delay_seconds
 from perdure.core.codec import encode_or_repr
 from perdure.core.transitions import CallEvent
-from perdure.model.errors import CallError, ConstraintViolated
+from perdure.model.errors import CallError, ConstraintViolated, LeaseLost
 from perdure.model.toolcall import INNER_NAMESPACES, CallKey, CallRow, CallStatus, Evidence
 from perdure.ports.clock import after
 from perdure.ports.tool import Probe
@@ -59,6 +59,17 @@ def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -
     if row.tool_namespace not in INNER_NAMESPACES:
         life.last_tool_call_id = row.tool_call_id
     return row.succeeded(now)
+
+
+def keep_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> CallRow:
+    """Store a receipt; where another owner has the run now, end this life's authority and keep the evidence."""
+    stored = store_receipt(life, store, row, receipt)
+    life.posted_receipts.discard(row.call_no)
+    if stored is None:
+        # Raising here would undo the evidence that the late reply has just left.
+        life.fail(LeaseLost(f"another owner has run {row.run_id}; the reply was kept as evidence"))
+        return row.succeeded(life.now())
+    return stored
 
 
 def _refused(life: Life, store: SqlStore, row: CallRow, receipt: Receipt, now: str) -> CallRow | None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.model.policy import Policy
 from perdure.model.errors import LeaseLost, RunSuspended, StoreError
+from perdure.model.policy import Policy
 from perdure.model.toolcall import CallRow, CallStatus
 from perdure.runtime import drive_sync, recording, starting
 from perdure.runtime.claim import claim
@@ -20,8 +20,6 @@ from perdure.runtime.life import Life, Surroundings
 from perdure.runtime.registry import Registry
 from perdure.runtime.steps import steps_by_name
 from perdure.store.sql_store import SqlStore
-
-PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +99,7 @@ class Runner:
         """Take the rows of earlier lives as unmet; return why the agent may not be entered, or ``None`` (R3, R202)."""
 
         def doubtful(store: SqlStore) -> bool:
-            after = 0
-            while page := store.calls.page(life.run_id, after=after, limit=PAGE):
-                life.context.load(page)
-                after = page[-1].call_no
+            life.context.load(store.calls.index(life.run_id))
             return any(
                 row.effectful and row.status in (CallStatus.IN_DOUBT, CallStatus.RUNNING)
                 for row in store.calls.open(life.run_id)

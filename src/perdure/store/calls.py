@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perdure.core.transitions import CallEvent, next_call_status
 from perdure.model.errors import LeaseLost, StoreError
-from perdure.model.toolcall import CallKey, CallRow, CallStatus, Evidence, ReplayPolicy, SideEffectClass
+from perdure.model.toolcall import CallKey, CallRow, CallStatus, Evidence, ReplayPolicy, SideEffectClass, UnmetRow
 from perdure.ports.store import Row
 from perdure.store.statements import Statements
 
@@ -71,9 +71,9 @@ class CallRows:
         row = self._do.one("get_call_by_dedupe", dedupe_key=dedupe_key)
         return _call(row) if row else None
 
-    def page(self, run_id: str, *, after: int, limit: int) -> list[CallRow]:
-        """Return the next rows of a run in the order they were made."""
-        return [_call(row) for row in self._do.rows("page_calls", run_id=run_id, after=after, limit=limit)]
+    def index(self, run_id: str) -> Iterator[UnmetRow]:
+        """Yield what the index of unmet rows keeps, oldest first."""
+        return map(UnmetRow._make, self._do.rows("index_calls", run_id=run_id))
 
     def open(self, run_id: str) -> list[CallRow]:
         """Return the rows of a run that are not settled, oldest first."""
@@ -334,6 +334,11 @@ def _minted(call_no: int, new: NewCall, now: str) -> CallRow:
     )
 
 
+_CLASSES = {item.value: item for item in SideEffectClass}
+_POLICIES = {item.value: item for item in ReplayPolicy}
+_STATUSES = {item.value: item for item in CallStatus}
+
+
 def _call(row: Row) -> CallRow:
     return CallRow(
         row[0],
@@ -342,8 +347,8 @@ def _call(row: Row) -> CallRow:
         row[3],
         row[4],
         row[5],
-        SideEffectClass(row[6]),
-        ReplayPolicy(row[7]),
-        CallStatus(row[8]),
+        _CLASSES[row[6]],
+        _POLICIES[row[7]],
+        _STATUSES[row[8]],
         *row[9:],
     )

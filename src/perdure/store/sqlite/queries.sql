@@ -131,12 +131,10 @@ SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_e
 FROM tool_calls WHERE dedupe_key = :dedupe_key AND NOT (status = 'cancelled' AND same_as IS NULL)
   AND NOT (status = 'failed' AND error_code = 'challenged')
 
--- name: page_calls
-SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
-  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
-  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
-  external_correlation_id, handle, prepared_at
-FROM tool_calls WHERE run_id = :run_id AND call_no > :after ORDER BY call_no LIMIT :limit
+-- name: index_calls
+SELECT call_no, tool_call_id, tool_namespace, tool_name, normalized_args_hash, branch, parent_call_id, same_as,
+  (status = 'cancelled' AND same_as IS NULL) OR (status = 'failed' AND error_code IS 'challenged')
+FROM tool_calls WHERE run_id = :run_id ORDER BY call_no
 
 -- name: open_calls
 SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,

@@ -166,6 +166,7 @@ CREATE TABLE approvals (
   answer TEXT
 );
 CREATE UNIQUE INDEX idx_approvals_open_call ON approvals(tool_call_id) WHERE status = 'open';
+CREATE INDEX idx_approvals_call ON approvals(tool_call_id);
 CREATE INDEX idx_approvals_open ON approvals(run_id) WHERE status = 'open';
 
 CREATE TABLE checkpoints (

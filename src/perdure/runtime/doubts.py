@@ -1,0 +1,150 @@
+"""What is known of a call whose outcome may be lost, and how more is learned: its sender, its late return, its probe.
+
+Nothing here decides: ``core.decide`` does, from the facts that are collected here (semantics #25, #29, #41).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perdure.core.codec import decode
+from perdure.core.decide import CallFacts
+from perdure.model.errors import StoreError
+from perdure.model.policy import Decision
+from perdure.model.toolcall import CallRow, CallStatus, ReplayPolicy
+from perdure.ports.clock import seconds_between
+from perdure.ports.tool import CallContext, Probe
+from perdure.runtime import recording
+from perdure.runtime.actions import LIVING_SENDERS, AwaitSender, Commit, Consult, Ended, Loop, Sender
+from perdure.runtime.invoke import context_of
+from perdure.runtime.lease import Liveness, liveness, living_children
+from perdure.runtime.life import Life
+from perdure.runtime.registry import AnyTool
+
+DEFAULT_MAX_ATTEMPTS = 5
+
+
+@dataclass(slots=True)
+class Doubt:
+    """What this life has learned about one row, and by which policy and tool it may learn more.
+
+    ``decision`` and ``tool`` are ``None`` where this program does not have the tool any more.
+    """
+
+    decision: Decision | None
+    tool: AnyTool | None
+    negatives: int = 0
+    negative_after_lag: bool = False
+    exhausted: bool = False
+    gone_at: float | None = None
+    sender: Sender | None = None
+    sender_overdue: bool = False
+
+
+def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
+    """Return what is known beside the row; the current policy's words count, not those of the first dispatch (#41)."""
+    if row.status.settled:
+        return CallFacts()
+    now = life.now()
+    waiting = 0.0 if row.not_before is None else max(0.0, seconds_between(now, row.not_before))
+    if row.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL):
+        return CallFacts(wait_seconds=waiting)
+    serving = life.operations.serving(row.call_no) if row.status is CallStatus.RUNNING else None
+    alive, here = _sender_alive(life, row)
+    if not alive and doubt.gone_at is None:
+        doubt.gone_at = life.around.clock.monotonic() if row.fence == life.fence else life.began_at
+    decision = doubt.decision if doubt.tool is not None else None
+    return CallFacts(
+        started_here=serving is not None,
+        sender_alive=alive,
+        sender_here=here and not doubt.sender_overdue,
+        gone_seconds=None if doubt.gone_at is None else life.around.clock.monotonic() - doubt.gone_at,
+        has_probe=decision is not None and (decision.probe is not None or decision.has_probe),
+        negatives=doubt.negatives,
+        negative_after_lag=doubt.negative_after_lag,
+        probe_lag_seconds=decision.probe_lag_seconds if decision is not None else 0.0,
+        probe_exhausted=doubt.exhausted,
+        key_alive_seconds=seconds_between(now, row.key_expires_at) if row.key_expires_at and decision else None,
+        first_was_keyed=row.key_expires_at is not None,
+        attempts_left=attempts_left(life, row, decision),
+        wait_seconds=waiting,
+        replay_policy=decision.replay_policy if decision is not None else ReplayPolicy.ASK,
+    )
+
+
+def _sender_alive(life: Life, row: CallRow) -> tuple[bool, bool]:
+    """Return whether the sender may still be sending, and whether it is a thread of this process."""
+    if row.idempotency_key in LIVING_SENDERS:
+        return True, True
+    if row.fence == life.fence:
+        return False, False
+    sent_by = life.ledger.read(lambda store: store.runs.life(row.run_id, row.fence))
+    if sent_by is None or sent_by.owner == life.around.owner:
+        return False, False
+    state = liveness(sent_by.owner)
+    if state is Liveness.ALIVE:
+        return sent_by.ended_at is None or (sent_by.how or "").endswith("+sender"), False
+    # Of a process on another host nothing is certain, however old its lease is: only evidence or a person can tell.
+    return state is Liveness.UNKNOWN or bool(living_children(sent_by.owner)), False
+
+
+def attempts_allowed(life: Life, decision: Decision | None) -> int:
+    """Return how many requests a call may cost in all."""
+    if decision is not None and decision.max_attempts is not None:
+        return decision.max_attempts
+    budget = life.spec.get("budgets", {}).get("max_retries_per_tool_call")
+    return max(1, int(budget)) if budget is not None else DEFAULT_MAX_ATTEMPTS
+
+
+def attempts_left(life: Life, row: CallRow, decision: Decision | None) -> int:
+    """Return how many requests the budget still allows."""
+    return attempts_allowed(life, decision) - row.attempt
+
+
+def await_sender(life: Life, row: CallRow, doubt: Doubt) -> Loop:
+    """Wait a bounded time for a sender of this process that outlived its timeout."""
+    sender = LIVING_SENDERS.get(row.idempotency_key)
+    if sender is not None:
+        doubt.sender = sender
+        sender.on_finished.append(life.operations.wake_parked)
+        yield AwaitSender(sender, life.around.tuning.sender_grace_seconds)
+        doubt.sender_overdue = not sender.finished.is_set()
+    return (yield from late_return(life, row, doubt))
+
+
+def late_return(life: Life, row: CallRow, doubt: Doubt) -> Loop:
+    """Take the outcome of a sender that came back after its timeout: it is the outcome (semantics #25)."""
+    outcome = doubt.sender.outcome if doubt.sender is not None else None
+    if outcome is not None and outcome.ended is Ended.VALUE:
+        receipt = recording.receipt_of(life, row, outcome)
+        yield Commit(lambda store: recording.keep_receipt(life, store, row, receipt))
+    return (yield Commit(lambda store: store.calls.get(row.call_no)))
+
+
+def ask_probe(life: Life, row: CallRow, doubt: Doubt) -> Loop:
+    """Ask the provider once, and remember what its answer is worth."""
+    function, lag_seconds = _probe_of(doubt)
+    arguments = decode((yield Commit(lambda store: store.calls.request(row.call_no))))
+    asked_at = life.around.clock.monotonic()
+    answer: Probe = yield Consult(function, context_of(life, row, arguments))
+    row, verdict = yield Commit(lambda store: recording.store_probe(life, store, row, answer))
+    if verdict == "not_happened":
+        doubt.negatives += 1
+        gone = 0.0 if doubt.gone_at is None else asked_at - doubt.gone_at
+        doubt.negative_after_lag = doubt.negative_after_lag or gone >= lag_seconds
+    elif verdict == "unknown":
+        doubt.exhausted = True
+    return row
+
+
+def _probe_of(doubt: Doubt) -> tuple[Callable[[CallContext], object], float]:
+    decision, tool = doubt.decision, doubt.tool
+    if decision is not None and decision.probe is not None:
+        module, _, name = decision.probe.partition(":")
+        found: Callable[[CallContext], object] = getattr(importlib.import_module(module), name)
+        return found, decision.probe_lag_seconds
+    if decision is None or tool is None or tool.probe_function is None:
+        raise StoreError(f"{tool.name if tool is not None else 'the tool'} has no probe")
+    return tool.probe_function, decision.probe_lag_seconds
