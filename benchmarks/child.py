@@ -60,7 +60,7 @@ def long(folder: Path, calls: int) -> dict[str, Any]:
     """Make one long run that keeps its messages, and see whether its calls get slower."""
     import perdure
     from benchmarks import jobs
-    from benchmarks.measure import Stopwatch
+    from benchmarks.measure import Stopwatch, last_to_first_tenth
 
     with perdure.open(f"sqlite:///{folder / 'runtime_state.db'}") as engine:
         watch = Stopwatch()
@@ -68,7 +68,8 @@ def long(folder: Path, calls: int) -> dict[str, Any]:
         run = watch.stop(calls)
     disk_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return {
-        "last_to_first_tenth": run.last_to_first_tenth(),
+        "last_to_first_tenth": last_to_first_tenth(run.gaps_seconds),
+        "last_to_first_tenth_cpu": last_to_first_tenth(run.cpu_gaps_seconds),
         "disk_bytes_per_call": disk_bytes / calls,
         "cpu_seconds_per_1000": run.cpu_seconds / calls * 1000,
     }

@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 Measured = Callable[[Path], "Run"]
@@ -11,11 +12,12 @@ Measured = Callable[[Path], "Run"]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One timed run: how many calls in how many seconds, and the gaps between two entries of the tool."""
+    """One timed run; a gap is the time from one entry of the tool to the next, on the clock and of the CPU."""
 
     calls: int
     seconds: float
     gaps_seconds: tuple[float, ...]
+    cpu_gaps_seconds: tuple[float, ...]
     cpu_seconds: float
 
     @property
@@ -24,14 +26,22 @@ class Run:
         return self.calls / self.seconds
 
     def gap_milliseconds(self, quantile: float) -> float:
-        """One quantile of the time from one entry of the tool to the next."""
-        ordered = sorted(self.gaps_seconds)
-        return ordered[min(len(ordered) - 1, int(len(ordered) * quantile))] * 1000
+        """One quantile of the gaps on the clock."""
+        return _quantile(self.gaps_seconds, quantile) * 1000
 
-    def last_to_first_tenth(self) -> float:
-        """How much longer a call takes at the end of the run than at its beginning (medians)."""
-        tenth = max(1, len(self.gaps_seconds) // 10)
-        return statistics.median(self.gaps_seconds[-tenth:]) / statistics.median(self.gaps_seconds[:tenth])
+
+def last_to_first_tenth(gaps: Sequence[float]) -> float:
+    """How much longer a call takes at the end of a run than at its beginning.
+
+    The lowest tenths of the gaps are compared: what else goes on in the machine moves every other quantile.
+    """
+    tenth = max(1, len(gaps) // 10)
+    return _quantile(gaps[-tenth:], 0.1) / _quantile(gaps[:tenth], 0.1)
+
+
+def _quantile(values: Sequence[float], quantile: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * quantile))]
 
 
 class Stopwatch:
@@ -39,20 +49,26 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self._entries: list[float] = []
+        self._cpu_entries: list[float] = []
         self._cpu = time.process_time()
         self._start = time.perf_counter()
 
     def enter(self) -> None:
         """Note that the tool was entered."""
         self._entries.append(time.perf_counter())
+        self._cpu_entries.append(time.process_time())
 
     def stop(self, calls: int) -> Run:
         """End the run. Raises RuntimeError if the tool was not entered once for each call."""
         seconds = time.perf_counter() - self._start
         if len(self._entries) != calls:
             raise RuntimeError(f"{calls} calls were asked for, the tool was entered {len(self._entries)} times")
-        gaps = tuple(b - a for a, b in zip(self._entries, self._entries[1:], strict=False))
-        return Run(calls, seconds, gaps, time.process_time() - self._cpu)
+        cpu_seconds = time.process_time() - self._cpu
+        return Run(calls, seconds, _gaps(self._entries), _gaps(self._cpu_entries), cpu_seconds)
+
+
+def _gaps(moments: Sequence[float]) -> tuple[float, ...]:
+    return tuple(after - before for before, after in pairwise(moments))
 
 
 @dataclass(frozen=True, slots=True)

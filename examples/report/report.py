@@ -53,7 +53,7 @@ async def main(run: AsyncRun) -> dict[str, Any]:
             raise RuntimeError(f"no page could be read: {unread}")
         text = as_markdown(inputs["title"], today, sections, unread)
         report = await run.call(write_file, "report.md", text)
-    cited = [section["source"] for section in sections]
+    cited = [read.page["final_url"] for read in found if read.problem is None]
     run.satisfy("sources cited", evidence=cited)
 
     async with run.step("make the PDF", phase="render"):
@@ -124,20 +124,21 @@ async def summaries(run: AsyncRun, found: list[Read], sentences: int) -> list[Se
 
     async def section(read: Read) -> Section:
         assert read.content is not None
-        text = await run.call(summarise, read.content["text"], sentences)
         title = read.content["title"] or read.page["final_url"]
-        return {"heading": title, "paragraphs": text.split("\n\n"), "source": read.page["final_url"]}
+        text = read.content["text"].removeprefix(title).lstrip()  # it stands in the heading already
+        summary = await run.call(summarise, text, sentences)
+        return {"heading": title, "paragraphs": summary.split("\n\n"), "source": read.page["final_url"]}
 
     return list(await asyncio.gather(*(section(read) for read in found if read.problem is None)))
 
 
-def appendix(unread: list[tuple[str, str | None]]) -> list[Section]:
+def appendix(unread: list[tuple[str, str]]) -> list[Section]:
     """Return the section about pages that are missing, if any are."""
     lines = [f"{url}: {problem}" for url, problem in unread]
     return [{"heading": "Appendix: pages that could not be read", "paragraphs": lines}] if lines else []
 
 
-def as_markdown(title: str, today: str, sections: list[Section], unread: list[tuple[str, str | None]]) -> str:
+def as_markdown(title: str, today: str, sections: list[Section], unread: list[tuple[str, str]]) -> str:
     """Return the report as Markdown, each section with the number of its source."""
     parts = [f"# {title}", f"Written on {today} from {len(sections)} pages."]
     for number, section in enumerate(sections, start=1):
@@ -146,13 +147,13 @@ def as_markdown(title: str, today: str, sections: list[Section], unread: list[tu
             *section["paragraphs"][:-1],
             f"{section['paragraphs'][-1]} [{number}]",
         ]
-    parts += ["## Sources", "\n".join(f"{n}. <{s['source']}>" for n, s in enumerate(sections, start=1))]
+    parts += ["## Sources", "\n".join(f"{n}. <{s.get('source')}>" for n, s in enumerate(sections, start=1))]
     for section in appendix(unread):
         parts += [f"## {section['heading']}", "\n".join(f"- {line}" for line in section["paragraphs"])]
     return "\n\n".join(parts) + "\n"
 
 
-def letter(title: str, read: int, unread: list[tuple[str, str | None]], url: str, sha256: str) -> str:
+def letter(title: str, read: int, unread: list[tuple[str, str]], url: str, sha256: str) -> str:
     """Return the text of the mail."""
     missing = f" {len(unread)} could not be read; the appendix says why." if unread else ""
     return (

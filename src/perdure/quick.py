@@ -111,7 +111,7 @@ def lines_of(outcome: Outcome) -> list[str]:
     for item in outcome.waiting_for:
         lines.append(f"  waits for you: {item.summary}")
         lines.extend(f"    {command}" for command in item.commands)
-    if outcome.unmet:
+    if outcome.unmet and outcome.status.ended:  # a life that waits may still ask for them in the next one
         lines.append(f"  {outcome.unmet} effect(s) of an earlier life were not asked for by this one")
     if outcome.status not in (RunStatus.SUCCEEDED, RunStatus.CANCELLED):
         lines.append(f"  go on with: {outcome.resume_command}")

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, TypeGuard, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, TypeGuard, Union, get_args, get_origin, get_type_hints
 
 import rfc8785
 
@@ -43,7 +44,7 @@ def to_tagged(value: Any, *, exact: bool = True, at: str = "value") -> Any:
     if isinstance(value, _PLAIN):
         return _text(value, at) if isinstance(value, str) else value
     if isinstance(value, int):
-        return int(value) if -SAFE_INT < value < SAFE_INT else {"$int": str(int(value))}
+        return int(value) if -SAFE_INT < value < SAFE_INT else {"$int": _digits(value, at)}
     if isinstance(value, float):
         return _float(value)
     if _is_mapping(value):
@@ -82,13 +83,20 @@ def _text(value: str, at: str) -> str:
         value.encode("utf-8")
     except UnicodeEncodeError:
         raise Unstorable(f"{at} holds a lone surrogate, which is no text") from None
-    return str(value)
+    # Of a subclass the plain text: str() of an enum's member may be its name.
+    return str.__str__(value)
+
+
+def _digits(value: int, at: str) -> str:
+    try:
+        return str(int(value))
+    except ValueError:
+        raise Unstorable(f"{at} has more digits than Python writes") from None
 
 
 def _float(value: float) -> Any:
-    if math.isnan(value) or math.isinf(value):
-        return {"$float": repr(value)}
-    return {"$float": repr(value)} if value.is_integer() else float(value)
+    plain = float(value)
+    return plain if math.isfinite(plain) and not plain.is_integer() else {"$float": repr(plain)}
 
 
 def _mapping(value: Mapping[Any, Any], exact: bool, at: str) -> Any:
@@ -96,7 +104,7 @@ def _mapping(value: Mapping[Any, Any], exact: bool, at: str) -> Any:
     if plain and not (len(value) == 1 and next(iter(value)).startswith("$")):
         return {_text(key, at): to_tagged(item, exact=exact, at=f"{at}.{key}") for key, item in value.items()}
     pairs = [
-        [to_tagged(key, exact=exact, at=f"{at} key"), to_tagged(item, exact=exact, at=f"{at}[{key!r}]")]
+        [_member(key, exact, f"{at} key"), to_tagged(item, exact=exact, at=f"{at}[{key!r}]")]
         for key, item in value.items()
     ]
     return {"$map": pairs if exact else sorted(pairs, key=lambda pair: json.dumps(pair[0], sort_keys=True))}
@@ -107,19 +115,44 @@ def _rare(value: Any, exact: bool, at: str) -> Any:
         return {"$bytes": base64.b64encode(bytes(value)).decode("ascii")}
     if isinstance(value, Decimal):
         return {"$decimal": str(value)}
-    if isinstance(value, (datetime, date, time)):
-        return {"$" + type(value).__name__: value.isoformat()}
+    for kind, tag in _MOMENTS:
+        if isinstance(value, kind):
+            return {tag: kind.isoformat(value)}
     if isinstance(value, timedelta):
         return {"$timedelta": [value.days, value.seconds, value.microseconds]}
     if _is_set(value):
-        items = [to_tagged(item, exact=exact, at=at) for item in value]
-        return {"$" + type(value).__name__: sorted(items, key=lambda item: json.dumps(item, sort_keys=True))}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        return to_tagged(fields, exact=exact, at=at)
-    if hasattr(value, "model_dump") and hasattr(type(value), "model_validate"):
-        return to_tagged(value.model_dump(), exact=exact, at=at)
+        items = [_member(item, exact, at) for item in value]
+        tag = "$set" if isinstance(value, set) else "$frozenset"
+        return {tag: sorted(items, key=lambda item: json.dumps(item, sort_keys=True))}
+    if _is_record(type(value)):
+        return to_tagged(_fields_of(value), exact=exact, at=at)
     raise Unstorable(f"{at} is a {type(value).__name__}, which has no JSON form")
+
+
+# A datetime is a date too, so that the order matters.
+_MOMENTS: tuple[tuple[Any, str], ...] = ((datetime, "$datetime"), (date, "$date"), (time, "$time"))
+
+
+def _member(value: Any, exact: bool, at: str) -> Any:
+    """Return the tagged key of a mapping or member of a set, which must be hashable again when it is decoded."""
+    tagged = to_tagged(value, exact=exact, at=at)
+    if exact and _is_dict(tagged):
+        try:
+            hash(from_tagged(tagged))
+        except TypeError:
+            raise Unstorable(f"{at} holds a {type(value).__name__}, which comes back as a dict") from None
+    return tagged
+
+
+def _is_record(kind: Any) -> bool:
+    return isinstance(kind, type) and (hasattr(kind, "__dataclass_fields__") or hasattr(kind, "model_validate"))
+
+
+def _fields_of(record: Any) -> dict[str, Any]:
+    if dataclasses.is_dataclass(record):
+        return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    fields: dict[str, Any] = record.model_dump(by_alias=True, round_trip=True)
+    return fields
 
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {
@@ -170,8 +203,15 @@ def encode_or_repr(value: Any) -> tuple[str, bool]:
     try:
         return encode(value), True
     except (Unstorable, ValueError, RecursionError):
-        text = repr(value).encode("utf-8", "replace").decode("utf-8")
-        return json.dumps({"$repr": text}, ensure_ascii=False), False
+        return json.dumps({"$repr": _repr(value)}, ensure_ascii=False), False
+
+
+def _repr(value: Any) -> str:
+    try:
+        return repr(value).encode("utf-8", "replace").decode("utf-8")
+    except Exception as problem:
+        # The effect is done: whatever its result is, there must be a receipt of it.
+        return f"<{type(value).__name__} whose repr raises {type(problem).__name__}>"
 
 
 def decode(text: str) -> Any:
@@ -182,26 +222,37 @@ def decode(text: str) -> Any:
 
 def has_shape(annotation: Any) -> bool:
     """Return whether ``shape`` would do anything for an annotation."""
-    if get_origin(annotation) in (list, tuple):
-        return any(has_shape(inner) for inner in get_args(annotation)[:1])
-    return isinstance(annotation, type) and (
-        dataclasses.is_dataclass(annotation) or hasattr(annotation, "model_validate")
-    )
+    return _is_record(annotation) or any(map(has_shape, get_args(annotation)))
 
 
 def shape(value: Any, annotation: Any) -> Any:
-    """Give a decoded dict the dataclass or pydantic model that ``annotation`` names; anything else is left as it is."""
-    if get_origin(annotation) in (list, tuple) and isinstance(value, list | tuple) and get_args(annotation):
-        inner = get_args(annotation)[0]
-        return type(value)(shape(item, inner) for item in value)
-    if not isinstance(annotation, type) or not isinstance(value, dict):
-        return value
-    if dataclasses.is_dataclass(annotation):
-        hints = get_type_hints(annotation)
-        return annotation(**{name: shape(item, hints.get(name)) for name, item in value.items()})
-    if hasattr(annotation, "model_validate"):
-        return annotation.model_validate(value)
+    """Give a decoded dict the dataclass or pydantic model that ``annotation`` names; anything else is left as it is.
+
+    Of a union the only arm with a shape counts; where several have one, the plain data is returned.
+    """
+    parts = get_args(annotation)
+    if get_origin(annotation) in (Union, UnionType):
+        shaped = [part for part in parts if has_shape(part)]
+        return shape(value, shaped[0]) if len(shaped) == 1 else value
+    if _is_dict(value):
+        if _is_record(annotation):
+            return _record(value, annotation)
+        return {key: shape(item, parts[1]) for key, item in value.items()} if len(parts) == 2 else value
+    if _is_list(value) and parts:
+        return [shape(item, parts[0]) for item in value]
+    if _is_tuple(value) and parts:
+        each = len(parts) == len(value) and Ellipsis not in parts
+        return tuple(map(shape, value, parts if each else parts[:1] * len(value)))
     return value
+
+
+def _record(value: dict[str, Any], kind: Any) -> Any:
+    if hasattr(kind, "model_validate"):
+        return kind.model_validate(value)
+    hints = get_type_hints(kind)
+    given = {field.name for field in dataclasses.fields(kind) if field.init}
+    make: Callable[..., Any] = kind
+    return make(**{name: shape(item, hints.get(name)) for name, item in value.items() if name in given})
 
 
 def canonical(value: Any) -> bytes:
@@ -220,17 +271,21 @@ def canonical(value: Any) -> bytes:
         raise Unstorable("an argument is nested too deeply, or holds itself") from None
 
 
+_kind_of: Callable[[Any], Any] = type
+
+
 def _is_simple(value: Any) -> bool:
     """Return whether a value is plain JSON of which the standard encoder writes the RFC 8785 form.
 
     That is so without floats, with safe integers and with ASCII keys, whose order is the same in both (a property test
     compares the two). It spares the common call two walks through its arguments.
     """
-    kind = type(value)
+    kind = _kind_of(value)
     if kind is str or kind is bool or value is None:
         return True
     if kind is int:
-        return -SAFE_INT < value < SAFE_INT
+        number: int = value
+        return -SAFE_INT < number < SAFE_INT
     if kind is dict:
         return all(
             type(key) is str and key.isascii() and key[:1] != "$" and _is_simple(item) for key, item in value.items()

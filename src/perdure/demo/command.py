@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -22,6 +22,10 @@ _NEEDED = (
     *("aiosmtpd", "aiosmtplib", "httpx2", "lede", "lxml_html_clean", "obstore", "protego", "pymap"),
     *("trafilatura", "typst"),
 )
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came; it ends the demo as Ctrl-C does."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -90,9 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with _ended_by_sigterm():
         try:
             seen = Show(_folder(told.folder), kills, probe=not told.no_probe, policies=told.policy).run()
-        except KeyboardInterrupt:
-            sys.stderr.write("\ninterrupted; the servers and the job were stopped\n")
-            return 130
+        except KeyboardInterrupt as stop:
+            sys.stderr.write("\nstopped, and with it the servers and the job\n")
+            return 143 if isinstance(stop, _Terminated) else 130
     wrong = judge(seen)
     as_json = told.output == "json"
     Screen(sys.stderr if as_json else sys.stdout).lines(summary(seen, wrong))
@@ -125,14 +129,14 @@ def _folder(given: Path | None) -> Path:
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
+def _ended_by_sigterm() -> Generator[None]:
     """Let SIGTERM end the demo in good order: nothing it started may stay behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def end(_number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
+        raise _Terminated
 
     before = signal.signal(signal.SIGTERM, end)
     try:

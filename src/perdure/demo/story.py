@@ -68,7 +68,7 @@ class Story:
         """Return what a person would call a call."""
         call = self._engine.call(call_id)
         asked = json.loads(call["request"])
-        return f"{call['tool_name']} {urlsplit(asked['url']).path if call['tool_name'] == 'fetch' else call_id}"
+        return f"{call['tool_name']} {_path(asked) if call['tool_name'] == 'fetch' else call_id}"
 
     def progress(self, tool: str) -> tuple[int, int]:
         """Return how many calls of a tool have their receipts, and how many are under way."""
@@ -91,7 +91,7 @@ class Story:
     # --- one line each -------------------------------------------------------------------------------------------
 
     def _page(self, call: dict[str, Any], page: dict[str, Any]) -> None:
-        path = urlsplit(page["url"]).path
+        path = _path(page)
         if page["error"] is not None:
             self._screen.line(f"page        {path}: {page['error']} → the report's appendix")
             return
@@ -142,3 +142,7 @@ class Story:
 
     def _decided(self, text: str) -> None:
         self._screen.line(f"settled: {text}", "go on")
+
+
+def _path(page: dict[str, Any]) -> str:
+    return urlsplit(str(page["url"])).path

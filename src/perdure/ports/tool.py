@@ -120,6 +120,12 @@ class Tool(Generic[P, R]):
         kept = [p for name, p in full.parameters.items() if name != "call" or not self.takes_context]
         self.signature = full.replace(parameters=kept)
         self.__signature__ = self.signature
+        parameters = self.signature.parameters.values()
+        usual = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
+        self.places = tuple(p.name for p in parameters if usual and p.kind is p.POSITIONAL_OR_KEYWORD)
+        """Names that may be given by place; empty for an unusual signature, which only ``bind`` can match."""
+        self.required = tuple(p.name for p in parameters if p.default is p.empty)
+        self.defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
 
     @functools.cached_property
     def hints(self) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class Knobs:
         """A tool's result was received and its receipt is not stored yet."""
         if self._set:
             self._numbered(f"after tool {place.tool_name} ({place.tool_call_id})")
-            if self._set.keys() - {"AT_POINT"} and self._matches(place):
+            if self._set.keys() & {"AFTER_TOOL", "AFTER_TOOL_CALL_ID"} and self._matches(place):
                 self._crash(f"after tool {place.tool_name} call {place.tool_call_id}")
 
     def before_tool(self, place: Place) -> None:

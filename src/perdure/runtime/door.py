@@ -109,6 +109,7 @@ class Door:
         met, value = self.gateway.meet(request)
         if met:
             return value
+        request.freeze(copy=False)
         life = self.life
         operation = life.operations.begin(request.frame)
         life.ledger.crowd += 1
@@ -127,6 +128,7 @@ class Door:
         met, value = self.gateway.meet(request)
         if met:
             return value
+        request.freeze(copy=True)
         return await caller.serve(self.life, self.gateway, request)
 
     def enter_loop(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.core.codec import Unstorable, encode
@@ -25,21 +26,47 @@ class CallOptions:
     on_challenge: str = "wait"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallRequest:
-    """One call as the program asks for it; ``complete`` has the defaults that ``arguments`` leaves out."""
+    """One call as the program asks for it.
+
+    What only a new row needs (``stored``, ``scope``, ``complete``) is computed by ``freeze``, so that a call which meets
+    its receipt does not pay for it. ``complete`` has the defaults that ``arguments`` leaves out.
+    """
 
     tool: AnyTool
     decision: Decision
     key: CallKey
-    scope: str | None
     arguments: Mapping[str, Any]
-    complete: Mapping[str, Any]
-    stored: str
     frame: Frame
     options: CallOptions
+    stored: str = ""
+    scope: str | None = None
+    complete: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def freeze(self, *, copy: bool) -> None:
+        """Fix the exact request before anything else can run.
+
+        Args:
+            copy: keep the program from changing an argument between now and the dispatch, which a task of the engine
+                makes later.
+
+        Raises:
+            UnstorableValue: an argument has no JSON form.
+        """
+        if self.stored:
+            return
+        try:
+            self.stored = encode(self.arguments, at="arguments")
+            self.complete = {**self.tool.defaults, **self.arguments}
+            self.scope = effect_scope(self.complete, self.decision.scope)
+        except Unstorable as problem:
+            raise UnstorableValue(f"{self.tool.name}: {problem}") from None
+        if copy and not all(isinstance(value, _LEAVES) for value in self.arguments.values()):
+            self.arguments = deepcopy(self.arguments)
 
 
+_LEAVES = (str, int, float, bool, bytes, type(None))
 PLAIN_OPTIONS = CallOptions()
 
 
@@ -57,15 +84,13 @@ def build_request(
         TypeError: the arguments do not fit the signature, as in a plain call.
         UnstorableValue: an argument has no JSON form.
     """
-    arguments, complete = _bind(tool.signature, args, kwargs)
+    arguments = _bind(tool, args, kwargs)
     try:
-        stored = encode(arguments, at="arguments")
         digest = args_hash(arguments, volatile=decision.volatile)
-        scope = effect_scope(complete, decision.scope)
     except Unstorable as problem:
         raise UnstorableValue(f"{tool.name}: {problem}") from None
     key = CallKey(tool.declaration.namespace, tool.name, digest)
-    return CallRequest(tool, decision, key, scope, arguments, complete, stored, frame, options)
+    return CallRequest(tool, decision, key, arguments, frame, options)
 
 
 def memo_request(tool: AnyTool, decision: Decision, identity: Any, frame: Frame) -> CallRequest:
@@ -80,21 +105,36 @@ def memo_request(tool: AnyTool, decision: Decision, identity: Any, frame: Frame)
     except Unstorable as problem:
         raise UnstorableValue(f"run.memo({tool.name!r}): {problem}") from None
     key = CallKey(tool.declaration.namespace, tool.name, digest)
-    return CallRequest(tool, decision, key, None, {}, {}, stored, frame, PLAIN_OPTIONS)
+    return CallRequest(tool, decision, key, {}, frame, PLAIN_OPTIONS, stored)
 
 
-def _bind(
-    signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    bound = signature.bind(*args, **kwargs)
-    arguments: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        default = signature.parameters[name].default
-        if default is not inspect.Parameter.empty and type(default) is type(value) and default == value:
-            continue
-        arguments[name] = value
-    bound.apply_defaults()
-    return arguments, dict(bound.arguments)
+def _bind(tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    given = _match(tool, args, kwargs) if tool.places else None
+    if given is None:
+        given = tool.signature.bind(*args, **kwargs).arguments
+    defaults = tool.defaults
+    return {
+        name: value
+        for name, value in given.items()
+        if name not in defaults or not _equals_default(defaults[name], value)
+    }
+
+
+def _equals_default(default: Any, value: Any) -> bool:
+    return type(default) is type(value) and bool(default == value)
+
+
+def _match(tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Match a plain call to a plain signature; ``None`` leaves every other case, and every mistake, to ``bind``."""
+    names = tool.places
+    if len(args) > len(names):
+        return None
+    given = dict(zip(names, args, strict=False))
+    for name, value in kwargs.items():
+        if name in given or name not in tool.signature.parameters:
+            return None
+        given[name] = value
+    return given if all(name in given for name in tool.required) else None
 
 
 def positional_and_keywords(
