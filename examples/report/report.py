@@ -107,7 +107,7 @@ async def crawl(run: AsyncRun, urls: list[str], max_pages: int, concurrency: int
         found += await asyncio.gather(*(read(url) for url in layer[: max_pages - len(found)]))
         links = [link for one in found if one.content for link in one.content["links"] if site(link) in sites]
         layer = [link for link in dict.fromkeys(links) if link not in seen]
-        seen.update(dict.fromkeys(layer))
+        seen.update(dict.fromkeys([*layer, *(one.page["final_url"] for one in found)]))
     return found
 
 

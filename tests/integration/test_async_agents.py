@@ -53,3 +53,26 @@ def test_twins_that_run_in_parallel_each_meet_their_own_receipt_again(tmp_path: 
     done = live(tmp_path, second, resume=True)
     assert failed.error_detail == str(done.result) == "[2, 1]"
     assert len(sent) == 2
+
+
+def test_many_runs_share_a_loop_and_leave_it_as_it_was(tmp_path: Path) -> None:
+    from tests.integration.engine_support import open_engine
+
+    @tool(side_effect_class="external")
+    async def send(n: int) -> int:
+        await asyncio.sleep(0.001 * (n % 3))
+        return n
+
+    async def main(run: Any) -> list[int]:
+        return await asyncio.gather(*(send(n) for n in range(5)))
+
+    async def go() -> None:
+        loop = asyncio.get_running_loop()
+        with open_engine(tmp_path) as engine:
+            done = await asyncio.gather(*(engine.arun(main, run_id=f"r{i}") for i in range(20)))
+            assert {outcome.status for outcome in done} == {"succeeded"}
+            branches = {call["run_id"] for call in engine.calls(limit=1000)}
+        assert len(branches) == 20
+        assert loop.get_task_factory() is None
+
+    asyncio.run(go())

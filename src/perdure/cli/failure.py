@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Mapping
 
 from perdure.cli.output import Output, note
@@ -24,6 +23,8 @@ def tell(problem: BaseException, output: Output, *, flags: str, debug: bool) -> 
     code, document = _described(problem, flags)
     first, *more = document["message"].split("\n")
     if debug:
+        import traceback
+
         note(*"".join(traceback.format_exception(problem)).splitlines())
     note(f"error[{document['code']}]: {first}", *(f"  {line}" for line in more))
     note(f"  safe: {document['safe']}", f"  next: {document['next']}")

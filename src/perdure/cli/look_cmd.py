@@ -26,7 +26,7 @@ def runs_ls(options: argparse.Namespace, output: Output) -> int:
     except NoLedger as problem:
         note(problem.message)
         rows = []
-    listed = [
+    listed: list[dict[str, Any]] = [
         {
             "run_id": row.run_id,
             "name": row.name,
@@ -220,7 +220,7 @@ def inbox(options: argparse.Namespace, output: Output) -> int:
     except NoLedger as problem:
         note(problem.message)
         items = []
-    listed = [
+    listed: list[dict[str, Any]] = [
         {
             "kind": item.kind,
             "id": item.id,

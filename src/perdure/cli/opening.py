@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ def flags_of(options: argparse.Namespace) -> str:
 
 
 @contextmanager
-def engine_of(options: argparse.Namespace, *, create: bool = False) -> Iterator[Engine]:
+def engine_of(options: argparse.Namespace, *, create: bool = False) -> Generator[Engine]:
     """Open the ledger; only commands that start something make a new one.
 
     Raises:

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -109,7 +109,7 @@ class Output:
         return ago(seconds_between(moment, SystemClock().now()))
 
     @contextmanager
-    def to_itself(self) -> Iterator[None]:
+    def to_itself(self) -> Generator[None]:
         """Send what other code prints on stdout to stderr, where the answer must be the only thing there."""
         if self.is_table or _descriptor(self._stdout) != 1:
             yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -110,7 +110,7 @@ def _print(output: Output, found: Outcome) -> None:
 
 
 @contextmanager
-def _terminating(stopped: list[int]) -> Iterator[None]:
+def _terminating(stopped: list[int]) -> Generator[None]:
     """Let SIGTERM stop the run as SIGINT does, and remember that it was SIGTERM."""
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -155,7 +155,7 @@ def _left(engine: Engine, run_id: str, left: SystemExit) -> PerdureError:
 
 
 @contextmanager
-def _telling(engine: Engine, run_id: str, wait: bool) -> Iterator[None]:
+def _telling(engine: Engine, run_id: str, wait: bool) -> Generator[None]:
     """Under ``--wait``, say on stderr what waits for a person as soon as it does."""
     if not wait:
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 from perdure.core.codec import Unstorable, from_tagged, to_tagged
 from perdure.model.errors import UsageError
@@ -36,8 +36,7 @@ def mapping_of(text: str, flag: str) -> dict[str, Any]:
     found = value_of(text, flag)
     if not isinstance(found, dict):
         raise UsageError(f"{flag}: {text!r} is no JSON object")
-    mapping: dict[str, Any] = found
-    return mapping
+    return cast("dict[str, Any]", found)
 
 
 def _no_constant(name: str) -> Any:

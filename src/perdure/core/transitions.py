@@ -94,7 +94,7 @@ class IllegalTransition(PerdureError):
     """A state machine was asked for a move that its table does not have."""
 
     code = "PERDURE-190"
-    default_next = "perdure verify"
+    default_next = "report it: this is a fault of Perdure, not of your program"
 
 
 def next_call_status(status: CallStatus, event: CallEvent) -> CallStatus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email import message_from_bytes
@@ -24,6 +25,7 @@ class Counts:
     Args:
         reports: SHA-256 of each different PDF that was stored or came attached to a mail.
         page_requests: all requests for pages, also those for what is missing or failed.
+        refusals: how many of them were answered with each status from 400 up.
         private: requests for the page that robots.txt keeps for itself.
     """
 
@@ -33,6 +35,7 @@ class Counts:
     notices: int
     pages: int
     page_requests: int
+    refusals: tuple[tuple[int, int], ...]
     private: int
 
 
@@ -40,6 +43,7 @@ def count(world: World) -> Counts:
     """Read the servers' files."""
     told = world.counts()
     stored = {str(line["sha256"]) for line in world.events("s3") if is_upload(line)}
+    statuses = [int(str(line["status"])) for line in world.events("site")]
     return Counts(
         reports=frozenset(stored | set(_attached(world))),
         uploads=told["uploads"],
@@ -47,6 +51,7 @@ def count(world: World) -> Counts:
         notices=told["notices"],
         pages=told["pages"],
         page_requests=told["page_requests"],
+        refusals=tuple(sorted(Counter(status for status in statuses if status >= 400).items())),
         private=told["private"],
     )
 
@@ -83,11 +88,12 @@ def problems(counts: Counts, pdf: Path) -> list[str]:
 def table(counts: Counts) -> list[str]:
     """Return the counts as lines of text."""
     shas = ", ".join(sorted(sha[:16] + "…" for sha in counts.reports)) or "none"
+    refused = ", ".join(f"{number} answered {status}" for status, number in counts.refusals) or "none refused"
     rows = (
         ("report files", len(counts.reports), f"different PDFs stored or attached: sha256 {shas}"),
         ("uploads", counts.uploads, "objects the S3 server accepted"),
         ("mails", counts.mails, "mails the SMTP server accepted"),
         ("notices", counts.notices, "notices the webhook receiver accepted"),
-        ("pages", counts.pages, f"different stories the web site served, in {counts.page_requests} requests"),
+        ("pages", counts.pages, f"different stories the web site served; {counts.page_requests} requests, {refused}"),
     )
     return [f"  {name:<13}{number:>3}   {words}" for name, number, words in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from functools import partial
@@ -129,8 +130,7 @@ def note_parked(life: Life) -> None:
 
 async def _enter(runner: Runner, life: Life, door: Door, main: Callable[..., Any], watch: _Watch) -> Ending:
     loop = asyncio.get_running_loop()
-    factory = loop.get_task_factory()
-    loop.set_task_factory(_branching(factory))
+    _grow_branches(loop)
     context = copy_context()
     with door.here():
         context = copy_context()
@@ -153,7 +153,7 @@ async def _enter(runner: Runner, life: Life, door: Door, main: Callable[..., Any
         raise
     finally:
         over.cancel()
-        loop.set_task_factory(factory)
+        _stop_branches(loop)
 
 
 async def _as_coroutine(main: Callable[..., Any], run: AsyncRun) -> Any:
@@ -196,6 +196,25 @@ async def _drain(life: Life, *, note: bool) -> None:
         await asyncio.sleep(0.005)
 
 
+_USERS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
+
+
+def _grow_branches(loop: asyncio.AbstractEventLoop) -> None:
+    """Give tasks of this loop their spawn path; all runs of a loop share one factory."""
+    users = _USERS.get(loop, 0)
+    if users == 0:
+        loop.set_task_factory(_branching(loop.get_task_factory()))
+    _USERS[loop] = users + 1
+
+
+def _stop_branches(loop: asyncio.AbstractEventLoop) -> None:
+    """Give the loop its own factory back when the last run has left, unless somebody else has set one since."""
+    _USERS[loop] -= 1
+    factory: Any = loop.get_task_factory()
+    if _USERS[loop] == 0 and hasattr(factory, "before_perdure"):
+        loop.set_task_factory(factory.before_perdure)
+
+
 def _branching(inner: Any) -> Callable[..., asyncio.Task[Any]]:
     """Return a task factory that gives every task of the program its spawn path (F3)."""
 
@@ -213,4 +232,5 @@ def _branching(inner: Any) -> Callable[..., asyncio.Task[Any]]:
             return made
         return asyncio.Task(coroutine, loop=loop, **options)
 
+    factory.before_perdure = inner  # type: ignore[attr-defined]
     return factory

@@ -56,16 +56,22 @@ def _look_away(task: asyncio.Task[Any]) -> None:
 
 
 def _spawn(life: Life, gateway: Gateway, request: CallRequest, operation: Operation) -> asyncio.Task[Any]:
-    async def work() -> Any:
-        life.ledger.crowd += 1
-        try:
-            return await drive_async.drive(life, gateway.serve(request, operation), operation)
-        finally:
-            life.ledger.crowd -= 1
-            life.operations.end(operation)
+    # Counted before the task runs, so that calls made in one turn of the loop see each other and share a commit.
+    life.ledger.crowd += 1
+
+    def ended(_: asyncio.Task[Any]) -> None:
+        # A task that is cancelled before its first step never runs its own clean-up.
+        life.ledger.crowd -= 1
+        life.operations.end(operation)
 
     # Made directly, so that the engine's own tasks are not counted as branches of the program.
-    return asyncio.Task(work(), loop=asyncio.get_running_loop(), context=copy_context())
+    task: asyncio.Task[Any] = asyncio.Task(
+        drive_async.drive(life, gateway.serve(request, operation), operation),
+        loop=asyncio.get_running_loop(),
+        context=copy_context(),
+    )
+    task.add_done_callback(ended)
+    return task
 
 
 def _may_withdraw(request: CallRequest, operation: Operation) -> bool:
