@@ -15,6 +15,7 @@ CHECKS = {
     "imports": [str(BIN / "lint-imports"), "--no-cache"],
     "lengths": [sys.executable, "-m", "tools.check_lengths"],
     "locks": [sys.executable, "-m", "tools.check_locks"],
+    "pages": [sys.executable, "-m", "tools.docs", "--check"],
 }
 
 

@@ -232,8 +232,9 @@ def main(arguments: list[str] | None = None) -> int:
             stale.append(page.relative_to(told.root))
             if not told.check:
                 page.write_text(new, "utf-8")
-    did = "out of date; run: python3 tasks.py docs" if told.check else "written"
-    print(*(f"{page}: {did}" for page in stale), f"{count} generated blocks, {len(stale)} pages {did.split(';')[0]}", sep="\n")
+    did = "out of date" if told.check else "written"
+    hint = "; run: python3 tasks.py docs" if told.check else ""
+    print(*(f"{page}: {did}{hint}" for page in stale), f"{count} generated blocks, {len(stale)} pages {did}", sep="\n")
     return int(told.check and bool(stale))
 
 

@@ -25,11 +25,20 @@ Knob = dict[str, str]
 
 
 @dataclass(frozen=True)
+class Fault:
+    """What the provider does wrong to the effect with this end of its name (`tests.provider.faults`)."""
+
+    kind: str
+    name: str
+    how: dict[str, Any] = field(hash=False)
+
+
+@dataclass(frozen=True)
 class Program:
     """A job and the logical effects that one run of it is asked for, by the end of their names.
 
     `questions` are the kinds of question that may wait beside the calls that must be in doubt; `quarrels` lets a call
-    be in doubt although its tool has a probe, because that probe cannot always tell.
+    be in doubt although its tool has a probe, because that probe cannot always tell. `failures` calls end as failed.
     """
 
     job: str
@@ -38,6 +47,8 @@ class Program:
     questions: tuple[str, ...] = ()
     quarrels: bool = False
     result_names_effects: bool = False
+    faults: tuple[Fault, ...] = ()
+    failures: int = 0
 
 
 @dataclass(frozen=True)
@@ -123,6 +134,8 @@ class Bench:
         killed = "-".join("-".join(knob.values()) for knob in knobs)
         marks = "-".join(str(value) for value in program.inputs.values())
         tag = "-".join(part for part in (program.job.replace(":", "-"), marks, bug, killed) if part)
+        for fault in program.faults:
+            self.provider.control(fault.kind, what=f"{tag}:{fault.name}", **fault.how)
         return self.recover(program, self.order(program, tag), knobs, number, bug=bug)
 
     def recover(
@@ -175,7 +188,9 @@ class Bench:
             raise WrongCount(f"asked for {program.effects}, and the provider saw {counts}: {passage}")
         ledger = LedgerFile(Path(order.state_dir))
         assert last.says["status"] == "succeeded", last
-        assert {call.status for call in ledger.calls()} <= {"succeeded", "cancelled"}, ledger.calls()
+        ends = Counter(call.status for call in ledger.calls())
+        assert ends.pop("failed", 0) == program.failures, ledger.calls()
+        assert set(ends) <= {"succeeded", "cancelled"}, ledger.calls()
         if program.result_names_effects:
             ids = {line["what"]: line["id"] for line in self.provider.effects()}
             wrong = {name: got for name, got in last.says["result"].items() if ids[f"{tag}:{name}"] != got}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.docs.markdown import PAGES, ROOT, Block, Reader, blocks
 
 RUNNABLE = [page for page in PAGES if any(block.runnable for block in blocks(page))]

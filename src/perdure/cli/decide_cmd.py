@@ -66,9 +66,8 @@ def _after(options: argparse.Namespace, output: Output, engine: Engine, row: Cal
         return go_on(output, engine, row.run_id)
     document = call_document(engine, row.tool_call_id)
     output.answer(document, lambda: f"{row.tool_call_id} ({visible(row.tool_name)}): {row.status}\n")
-    run = engine.outcome(row.run_id)
-    if not run.status.ended:
-        open_ones = len(run.waiting_for)
-        still = f"{open_ones} more to decide, see perdure inbox; " if open_ones else ""
-        note(f"run {run.run_id}: {run.status}; {still}go on with: {run.resume_command}")
+    found = engine.outcome(row.run_id)
+    if found.status in ("waiting", "queued"):
+        more = f"{len(found.waiting_for)} more to decide, see perdure inbox; " if found.waiting_for else ""
+        note(f"run {found.run_id}: {found.status}; {more}go on with: {found.resume_command}")
     return 0

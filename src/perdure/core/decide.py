@@ -24,6 +24,7 @@ class Next(Enum):
     MARK_LOST = "mark_lost"
     RERUN = "rerun"
     AWAIT_SENDER = "await_sender"
+    AWAIT_TWIN = "await_twin"
     PROBE = "probe"
     SEND_AGAIN = "send_again"
     NOT_DONE = "not_done"
@@ -47,6 +48,7 @@ class CallFacts:
         started_here: a dispatch of this life holds the row now.
         sender_alive: the process, thread or child that sent may still be sending.
         sender_here: it is a thread of this process, whose late return will be the outcome.
+        twin_running: another call of the same tool is being sent, and a probe could see its effect (R6).
         gone_seconds: seconds since the sender was seen gone; ``None`` while it may live.
         has_probe: somebody can be asked.
         negatives: complete "no" answers so far, after the sender was gone.
@@ -63,6 +65,7 @@ class CallFacts:
     started_here: bool = False
     sender_alive: bool = False
     sender_here: bool = False
+    twin_running: bool = False
     gone_seconds: float | None = None
     has_probe: bool = False
     negatives: int = 0
@@ -127,6 +130,8 @@ def _keyed(facts: CallFacts) -> Step:
 def _probed(facts: CallFacts) -> Step:
     if facts.probe_exhausted:
         return Step(Next.ASK, "the provider could not tell")
+    if facts.twin_running:
+        return Step(Next.AWAIT_TWIN, "another call of this tool is being sent; a probe could mistake it for this one")
     gone = facts.gone_seconds or 0.0
     if facts.negatives >= 2 and facts.negative_after_lag:
         return Step(Next.NOT_DONE, "two complete answers say no, the sender is gone and the lag has passed")

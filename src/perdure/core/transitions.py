@@ -111,8 +111,3 @@ def next_run_status(status: RunStatus, event: RunEvent) -> RunStatus:
         return RUN_TRANSITIONS[status, event]
     except KeyError:
         raise IllegalTransition(f"a run that is {status} cannot meet the event {event}") from None
-
-
-def sources(event: CallEvent) -> tuple[CallStatus, ...]:
-    """Return the states from which ``event`` is legal."""
-    return tuple(status for status, happened in CALL_TRANSITIONS if happened is event)

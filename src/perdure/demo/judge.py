@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +53,22 @@ def summary(seen: Seen, wrong: list[str]) -> list[str]:
 
 def _closer(seen: Seen) -> list[str]:
     state = f"--state-dir {shlex.quote(str(seen.folder))}"
+    perdure = _program()
     lines = [
         f"  the report   {Path(seen.run['workspace']) / 'report.pdf'}",
-        f"  the run      perdure runs show {RUN_ID} {state}",
+        f"  the run      {perdure} runs show {RUN_ID} {state}",
     ]
     if seen.mail_call is not None:
-        lines.append(f"  the mail     perdure calls explain {seen.mail_call} {state}")
+        lines.append(f"  the mail     {perdure} calls explain {seen.mail_call} {state}")
     return [*lines, f"  the logs     {seen.folder / 'world' / 'logs'}"]
+
+
+def _program() -> str:
+    """Return how ``perdure`` is called after this process has ended: by its path in a venv that nobody activated."""
+    own = Path(sys.prefix) / "bin" / "perdure"
+    found = shutil.which("perdure")
+    is_on_path = found is not None and (Path(found) != own or os.environ.get("VIRTUAL_ENV") == sys.prefix)
+    if is_on_path or not own.exists():
+        return "perdure"
+    here = Path.cwd()
+    return shlex.quote(str(own.relative_to(here) if own.is_relative_to(here) else own))

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from perdure.config.settings import HOME_VARIABLE, POLICIES_VARIABLE
 from perdure.demo.errors import DemoError
 from perdure.demo.moments import Kill, Moment
 from perdure.demo.story import Story
@@ -25,10 +26,11 @@ _LONGEST_LIFE_SECONDS = 120.0
 _PROXIES = {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 
 
-def environment(world: World, *, probe: bool, policies: Sequence[Path]) -> dict[str, str]:
+def environment(folder: Path, world: World, *, probe: bool, policies: Sequence[Path]) -> dict[str, str]:
     """Return the environment of the job: nothing of the caller's Perdure settings, and where the servers are.
 
     Args:
+        folder: the ledger's.
         probe: whether the job may search the mailbox; without it a lost mail asks a person.
         policies: overlays on top of the job's own.
     """
@@ -39,6 +41,7 @@ def environment(world: World, *, probe: bool, policies: Sequence[Path]) -> dict[
         if not name.startswith("PERDURE_") and name.lower() not in _PROXIES
     }
     told = {
+        HOME_VARIABLE: str(folder),
         "PERDURE_S3_ENDPOINT": s3.endpoint,
         "PERDURE_S3_BUCKET": s3.bucket,
         "PERDURE_S3_REGION": s3.region,
@@ -58,7 +61,7 @@ def environment(world: World, *, probe: bool, policies: Sequence[Path]) -> dict[
             "PERDURE_IMAP_MAILBOX": imap.mailbox,
         }
     if policies:
-        told["PERDURE_POLICIES_PATH"] = os.pathsep.join(str(path.absolute()) for path in policies)
+        told[POLICIES_VARIABLE] = os.pathsep.join(str(path.absolute()) for path in policies)
     return kept | told
 
 

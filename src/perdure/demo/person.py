@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import imaplib
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email import message_from_bytes
@@ -16,6 +17,9 @@ from perdure.demo.world import ImapAccess
 from perdure.engine import Engine
 
 _TIMEOUT_SECONDS = 10.0
+_LOOK_EVERY_SECONDS = 0.5
+# "It did not happen" is not accepted while the mail may still be under way, from a person either.
+_PATIENCE_SECONDS = 12.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +64,10 @@ def verdict(engine: Engine, run_id: str, imap: ImapAccess, screen: Screen, show:
     screen.line("whether the mail was sent, only a person can tell now; the inbox says what about:", "ask")
     screen.block(show("inbox"))
     asked = json.loads(engine.call(call_id)["request"])
-    letters = [one for one in read_mailbox(imap) if (one.to, one.subject) == (asked["to"], asked["subject"])]
+    letters = _look_for(imap, asked["to"], asked["subject"], screen)
     for letter in letters:
         screen.line(f'looking into the mailbox: "{letter.subject}" to {letter.to}, {letter.message_id}', "ask")
     if not letters:
-        screen.line("looking into the mailbox: it is not there", "ask")
         return [
             "resolve",
             call_id,
@@ -77,3 +80,19 @@ def verdict(engine: Engine, run_id: str, imap: ImapAccess, screen: Screen, show:
     result = {"message_id": found.message_id, "to": [found.to], "reply": "seen in the mailbox"}
     told = ["--result", json.dumps(result), "--ref", found.message_id, "--reason", "seen in the mailbox"]
     return ["resolve", call_id, "--happened", *told, "--resume"]
+
+
+def _look_for(imap: ImapAccess, to: str, subject: str, screen: Screen) -> list[Letter]:
+    """Return the mails of this subject to this person; while there is none, look again, as a mail may be late."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    said = False
+    while True:
+        found = [one for one in read_mailbox(imap) if (one.to, one.subject) == (to, subject)]
+        if found or time.monotonic() > until:
+            return found
+        if not said:
+            screen.line(
+                f"looking into the mailbox: it is not there; looking again for {_PATIENCE_SECONDS:.0f} s", "ask"
+            )
+            said = True
+        time.sleep(_LOOK_EVERY_SECONDS)

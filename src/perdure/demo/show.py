@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perdure.config.settings import DATABASE_NAME, HOME_VARIABLE
 from perdure.demo import person, world
 from perdure.demo.counts import Counts, count
 from perdure.demo.errors import DemoError
@@ -63,7 +64,6 @@ class Show:
         self._kills = list(kills)
         self._probe = probe
         self._policies = policies
-        self._state = ["--state-dir", str(folder)]
         self._screen = Screen()
         self._killed = 0
 
@@ -74,12 +74,14 @@ class Show:
             PerdureError: something did not come to its end.
         """
         planned = len(self._kills)
-        self._screen.line(f"everything is kept in {self._folder}")
+        self._screen.line(
+            f"$ export {HOME_VARIABLE}={shlex.quote(str(self._folder))}   # everything is kept there", "go on"
+        )
         self._screen.line("starting a web site, an S3 server, a mail server and a webhook receiver …")
         with world.start(self._folder / "world") as outside, self._engine() as engine:
             self._screen.line("the servers answer; they know nothing of the job, and each keeps its own log")
             story = Story(engine, RUN_ID, self._screen)
-            environ = environment(outside, probe=self._probe, policies=self._policies)
+            environ = environment(self._folder, outside, probe=self._probe, policies=self._policies)
             lives = Lives(self._folder, outside, environ, story)
             self._live_on(outside, engine, story, lives, environ)
             return Seen(
@@ -94,8 +96,9 @@ class Show:
             )
 
     def _engine(self) -> Engine:
-        ledger = f"sqlite:///{self._folder / 'runtime_state.db'}"
-        return Engine(ledger, state_dir=self._folder, environ={}, command_flags=shlex.join(self._state))
+        ledger = f"sqlite:///{self._folder / DATABASE_NAME}"
+        flags = f"--state-dir {shlex.quote(str(self._folder))}"
+        return Engine(ledger, state_dir=self._folder, environ={}, command_flags=flags)
 
     def _live_on(
         self, outside: world.World, engine: Engine, story: Story, lives: Lives, environ: dict[str, str]
@@ -123,11 +126,11 @@ class Show:
         receipts = story.receipts()
 
         def begun(pid: int) -> None:
-            self._screen.line(f"$ {_typed([*arguments, *self._state])}   # process {pid}", "go on")
+            self._screen.line(f"$ {_typed(arguments)}   # process {pid}", "go on")
             if receipts:
                 self._screen.line(f"{receipts} calls have their receipts: none of them is made again")
 
-        ended = lives.live([*arguments, *self._state], kill, begun)
+        ended = lives.live(arguments, kill, begun)
         if ended.killed:
             self._killed += 1
             self._tell_kill(story, ended, kill.moment if kill is not None else None)
@@ -146,8 +149,8 @@ class Show:
             self._screen.line(f"started, and nothing known of the outcome: {names}", "kill")
 
     def _ask(self, words: str, environ: dict[str, str]) -> str:
-        self._screen.line(f"$ {_typed([words, *self._state])}", "go on")
-        command = [sys.executable, "-P", "-m", "perdure", words, *self._state]
+        self._screen.line(f"$ {_typed([words])}", "go on")
+        command = [sys.executable, "-P", "-m", "perdure", words]
         asked = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
         if asked.returncode:
             raise DemoError(f"`perdure {words}` ended with {asked.returncode}: {asked.stderr.strip()}")

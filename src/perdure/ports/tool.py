@@ -168,9 +168,9 @@ class Tool(Generic[P, R]):
 
 
 def _is_context(annotation: Any) -> bool:
-    if annotation is inspect.Parameter.empty or annotation is CallContext:
+    if annotation in (inspect.Parameter.empty, CallContext, Any):
         return True
-    return isinstance(annotation, str) and annotation.split(".")[-1] == "CallContext"
+    return isinstance(annotation, str) and annotation.split(".")[-1] in ("CallContext", "Any")
 
 
 def _replace(declaration: ToolDeclaration, **changes: Any) -> ToolDeclaration:

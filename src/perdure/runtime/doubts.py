@@ -15,15 +15,17 @@ from perdure.model.errors import StoreError
 from perdure.model.policy import Decision
 from perdure.model.toolcall import CallRow, CallStatus, ReplayPolicy
 from perdure.ports.clock import seconds_between
-from perdure.ports.tool import CallContext, Probe
+from perdure.ports.tool import CallContext, Probe, ProbeFunction
 from perdure.runtime import recording
 from perdure.runtime.actions import LIVING_SENDERS, AwaitSender, Commit, Consult, Ended, Loop, Sender
 from perdure.runtime.invoke import context_of
 from perdure.runtime.lease import Liveness, liveness, living_children
 from perdure.runtime.life import Life
 from perdure.runtime.registry import AnyTool
+from perdure.store.sql_store import SqlStore
 
 DEFAULT_MAX_ATTEMPTS = 5
+KIN_LIMIT = 50
 
 
 @dataclass(slots=True)
@@ -41,6 +43,13 @@ class Doubt:
     gone_at: float | None = None
     sender: Sender | None = None
     sender_overdue: bool = False
+    attempt: int = 0
+
+    def turn_to(self, attempt: int) -> None:
+        """Begin anew where another attempt is in doubt: what was learned of an earlier one says nothing about it."""
+        if attempt != self.attempt:
+            self.attempt, self.gone_at, self.sender, self.sender_overdue = attempt, None, None, False
+            self.negatives, self.negative_after_lag, self.exhausted = 0, False, False
 
 
 def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
@@ -51,6 +60,7 @@ def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
     waiting = 0.0 if row.not_before is None else max(0.0, seconds_between(now, row.not_before))
     if row.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL):
         return CallFacts(wait_seconds=waiting)
+    doubt.turn_to(row.attempt)
     serving = life.operations.serving(row.call_no) if row.status is CallStatus.RUNNING else None
     alive, here = _sender_alive(life, row)
     if not alive and doubt.gone_at is None:
@@ -60,6 +70,7 @@ def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
         started_here=serving is not None,
         sender_alive=alive,
         sender_here=here and not doubt.sender_overdue,
+        twin_running=life.operations.in_flight(row.tool_namespace, row.tool_name, beside=row.call_no),
         gone_seconds=None if doubt.gone_at is None else life.around.clock.monotonic() - doubt.gone_at,
         has_probe=decision is not None and (decision.probe is not None or decision.has_probe),
         negatives=doubt.negatives,
@@ -129,6 +140,8 @@ def ask_probe(life: Life, row: CallRow, doubt: Doubt) -> Loop:
     arguments = decode((yield Commit(lambda store: store.calls.request(row.call_no))))
     asked_at = life.around.clock.monotonic()
     answer: Probe = yield Consult(function, context_of(life, row, arguments))
+    if answer.verdict == "happened" and answer.ref is not None:
+        answer = yield from _whose_is_it(life, row, function, answer)
     row, verdict = yield Commit(lambda store: recording.store_probe(life, store, row, answer))
     if verdict == "not_happened":
         doubt.negatives += 1
@@ -139,12 +152,42 @@ def ask_probe(life: Life, row: CallRow, doubt: Doubt) -> Loop:
     return row
 
 
-def _probe_of(doubt: Doubt) -> tuple[Callable[[CallContext], object], float]:
+def _whose_is_it(life: Life, row: CallRow, function: ProbeFunction, answer: Probe) -> Loop:
+    """Make sure that a found effect is not the one of a kin whose own reference nobody knows (R6, semantics #8).
+
+    A probe that searches by arguments finds the effect of an equal call that succeeded before. The engine asks the same
+    question about each such kin: the same reference means that the answer does not tell them apart.
+    """
+    others = yield Commit(lambda store: store.calls.refless_kin(row, KIN_LIMIT + 1))
+    if len(others) > KIN_LIMIT:
+        return Probe.unknown(f"{answer.ref} may belong to one of over {KIN_LIMIT} calls without a reference")
+    for other in others:
+        arguments = decode((yield Commit(_request_of(other))))
+        theirs: Probe = yield Consult(function, context_of(life, other, arguments))
+        if theirs.verdict != "happened" or theirs.ref in (None, answer.ref):
+            return Probe.unknown(f"{answer.ref} may belong to {other.tool_call_id}, which has no reference of its own")
+    return answer
+
+
+def _probe_of(doubt: Doubt) -> tuple[ProbeFunction, float]:
     decision, tool = doubt.decision, doubt.tool
     if decision is not None and decision.probe is not None:
-        module, _, name = decision.probe.partition(":")
-        found: Callable[[CallContext], object] = getattr(importlib.import_module(module), name)
-        return found, decision.probe_lag_seconds
+        return _named_probe(decision.probe), decision.probe_lag_seconds
     if decision is None or tool is None or tool.probe_function is None:
         raise StoreError(f"{tool.name if tool is not None else 'the tool'} has no probe")
     return tool.probe_function, decision.probe_lag_seconds
+
+
+def _request_of(row: CallRow) -> Callable[[SqlStore], str]:
+    return lambda store: store.calls.request(row.call_no)
+
+
+def _named_probe(name: str) -> ProbeFunction:
+    """Return the probe that a policy names; one that cannot be loaded answers ``unknown``, as one that raises does."""
+
+    def ask(call: CallContext) -> object:
+        module, _, attribute = name.partition(":")
+        function: ProbeFunction = getattr(importlib.import_module(module), attribute)
+        return function(call)
+
+    return ask

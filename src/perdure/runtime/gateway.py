@@ -96,6 +96,8 @@ class Gateway:
             return row, None
         elif step.kind is Next.AWAIT_SENDER:
             return (yield from doubts.await_sender(life, row, doubt)), None
+        elif step.kind is Next.AWAIT_TWIN:
+            yield Park(WaitReason.IN_DOUBT)
         elif step.kind is Next.PROBE:
             return (yield from doubts.ask_probe(life, row, doubt)), None
         elif step.kind is Next.SEND_AGAIN and decision is not None and tool is not None:

@@ -60,7 +60,11 @@ def at_the_edge(life: Life, dispatch: Dispatch, operation: Operation) -> Generat
     place = life.place(operation.frame, name, row.tool_call_id)
     operation.frame.step.physical = True
     life.around.knobs.before_tool(place)
-    yield
+    operation.in_flight = True
+    try:
+        yield
+    finally:
+        operation.in_flight = False
     life.around.knobs.tool_returned(place)
 
 

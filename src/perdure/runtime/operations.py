@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from perdure.model.toolcall import CallRow
 from perdure.runtime.frame import Frame
@@ -15,7 +15,7 @@ from perdure.runtime.frame import Frame
 class Operation:
     """One engine call in flight.
 
-    ``started`` turns true when a dispatch of this life began; ``parked`` holds what it waits for; ``challengers`` are
+    ``started`` turns true when a dispatch of this life began; ``in_flight`` is true while a tool's body runs; ``parked`` holds what it waits for; ``challengers`` are
     the kin that G2 holds against it until the run is quiet; ``response`` is the receipt that this life has just stored.
     """
 
@@ -23,12 +23,12 @@ class Operation:
     enclosing: Operation | None
     row: CallRow | None = None
     started: bool = False
+    in_flight: bool = False
     parked: str | None = None
     response: str | None = None
     inner: int = 0
     challengers: tuple[CallRow, ...] = ()
     wake: Callable[[], None] | None = None
-    done_callbacks: list[Callable[[], None]] = field(default_factory=list)
 
 
 current_operation: ContextVar[Operation | None] = ContextVar("perdure_operation", default=None)
@@ -68,8 +68,6 @@ class Operations:
             self._live.discard(operation)
             if operation.enclosing is not None:
                 operation.enclosing.inner -= 1
-        for callback in operation.done_callbacks:
-            callback()
         self.wake_parked()
         self.changed()
 
@@ -119,6 +117,17 @@ class Operations:
                 if operation.row is not None and operation.row.call_no == call_no and operation.started:
                     return operation
         return None
+
+    def in_flight(self, namespace: str, tool_name: str, *, beside: int) -> bool:
+        """Return whether a body of a tool runs for another row than number ``beside``."""
+        with self._lock:
+            rows = [operation.row for operation in self._live if operation.in_flight]
+        return any(
+            row is not None
+            and row.call_no != beside
+            and (row.tool_namespace, row.tool_name) == (namespace, tool_name)
+            for row in rows
+        )
 
     def __iter__(self) -> Iterator[Operation]:
         with self._lock:

@@ -19,10 +19,9 @@ from perdure.store.sql_store import SqlStore
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A value as it is stored; ``exact`` is false where only its ``repr`` could be."""
+    """A value as it is stored."""
 
     text: str
-    exact: bool
     ref: str | None
 
 
@@ -31,7 +30,7 @@ def receipt_of(life: Life, row: CallRow, outcome: Outcome) -> Receipt:
     text, exact = encode_or_repr(outcome.value)
     if not exact:
         life.warn_once(f"the result of {row.tool_name} has no JSON form; its repr is stored")
-    return Receipt(text, exact, None)
+    return Receipt(text, None)
 
 
 def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> CallRow | None:
@@ -157,7 +156,7 @@ def take_late_reply(life: Life, store: SqlStore, row: CallRow) -> CallRow:
     """Settle a doubt by the reply that an old owner left as evidence."""
     for item in store.calls.evidence(row.tool_call_id):
         if item.kind == "reply" and item.says == "happened" and item.attempt == row.attempt:
-            return store_receipt(life, store, row, Receipt(item.detail or "null", True, item.ref)) or row
+            return store_receipt(life, store, row, Receipt(item.detail or "null", item.ref)) or row
     return store.calls.get(row.call_no)
 
 

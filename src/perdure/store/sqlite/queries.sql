@@ -151,6 +151,18 @@ SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_e
   external_correlation_id, handle, prepared_at
 FROM tool_calls WHERE run_id = :run_id AND tool_name = :tool_name AND tool_namespace = :namespace ORDER BY call_no
 
+-- name: refless_kin
+SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
+  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
+  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
+  external_correlation_id, handle, prepared_at
+FROM tool_calls
+WHERE tool_name = :tool_name AND tool_namespace = :namespace AND status = 'succeeded'
+  AND external_correlation_id IS NULL AND call_no <> :call_no
+  AND (normalized_args_hash = :args_hash OR effect_scope = :effect_scope
+    OR (:effect_scope IS NULL AND effect_scope IS NULL AND run_id = :run_id))
+ORDER BY call_no DESC LIMIT :limit
+
 -- name: stored_response
 SELECT response_ref FROM tool_calls WHERE call_no = :call_no
 
