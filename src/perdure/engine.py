@@ -283,11 +283,9 @@ class Engine:
     def _drive(self, job: Job) -> Outcome:
         runner = Runner(self._around, self._heartbeat)
         if inspect.iscoroutinefunction(job.main):
-            import asyncio
+            from perdure.runtime.async_runner import run_in_own_loop
 
-            from perdure.runtime.async_runner import run_async
-
-            asyncio.run(run_async(runner, job))
+            run_in_own_loop(runner, job)
         else:
             runner.run(job)
         return self.outcome(job.run_id)

@@ -76,3 +76,79 @@ def test_many_runs_share_a_loop_and_leave_it_as_it_was(tmp_path: Path) -> None:
         assert loop.get_task_factory() is None
 
     asyncio.run(go())
+
+
+def test_a_cancel_before_the_start_leaves_no_doubt_and_sends_nothing(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    @tool(side_effect_class="external", scope=["x"])
+    async def send(x: str) -> str:
+        await asyncio.sleep(0.002)
+        sent.append(x)
+        return x
+
+    async def noise(k: int) -> None:
+        for i in range(3):
+            await send(f"n{k}.{i}")
+
+    def cancelled_after(turns: int) -> Any:
+        async def main(run: Any) -> str:
+            others = asyncio.gather(noise(0), noise(1))
+            task = asyncio.create_task(run.call(send, "target"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                got = str(await task)
+            except asyncio.CancelledError:
+                got = "cancelled"
+            await others
+            await send("last")
+            return got
+
+        return main
+
+    for turns in range(12):
+        sent.clear()
+        done = live(tmp_path / str(turns), cancelled_after(turns))
+        assert done.status == "succeeded"
+        assert sent.count("target") == (1 if done.result == "target" else 0)
+
+
+def test_an_agent_that_swallows_every_cancel_does_not_keep_the_process(tmp_path: Path) -> None:
+    @tool(side_effect_class="external", approval="always")
+    async def send() -> None:
+        return None
+
+    async def main(run: Any) -> None:
+        await run.memo("before", lambda: 1)
+        try:
+            await send()
+        except asyncio.CancelledError:
+            while True:
+                try:
+                    await asyncio.sleep(3600)
+                except asyncio.CancelledError:
+                    continue
+
+    done = live(tmp_path, main)
+    assert (done.status, done.reason) == ("waiting", "approval")
+
+
+def test_wait_for_around_a_send_in_flight_returns_the_receipt(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    @tool(side_effect_class="external")
+    async def send(by: str) -> str:
+        await asyncio.sleep(0.1)
+        sent.append(by)
+        return by
+
+    async def main(run: Any) -> str:
+        try:
+            return str(await asyncio.wait_for(send("A"), 0.02))
+        except TimeoutError:
+            return str(await send("B"))
+
+    assert live(tmp_path, main).result == "A"
+    assert sent == ["A"]

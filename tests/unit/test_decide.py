@@ -132,6 +132,11 @@ def test_a_running_call_of_a_life_that_is_gone(kind: SideEffectClass, expected: 
         ({**NOT_DONE, "probe_lag_seconds": 0.0, "gone_seconds": 0.0}, Next.NOT_DONE),
         ({**NOT_DONE, "probe_exhausted": True}, Next.ASK),
         ({"replay_policy": PROBED, "has_probe": True, "probe_exhausted": True}, Next.ASK),
+        # A twin in flight: a probe could mistake its effect for this one, and even two noes wait.
+        ({"replay_policy": PROBED, "has_probe": True, "twin_running": True}, Next.AWAIT_TWIN),
+        ({**NOT_DONE, "twin_running": True}, Next.AWAIT_TWIN),
+        ({**RESENDABLE, "twin_running": True}, Next.SEND_AGAIN),
+        ({**RESENDABLE, "key_alive_seconds": 0.0, "has_probe": True, "twin_running": True}, Next.AWAIT_TWIN),
         # Unknown for how long the sender is gone: as if only just.
         ({**NOT_DONE, "negatives": 1, "negative_after_lag": False, "gone_seconds": None}, Next.WAIT_UNTIL),
     ],
@@ -162,6 +167,7 @@ def all_facts() -> list[CallFacts]:
     choices: dict[str, tuple[Any, ...]] = {
         "sender_alive": (False, True),
         "sender_here": (False, True),
+        "twin_running": (False, True),
         "gone_seconds": (None, 0.0, 9.9, 10.0, 60.0),
         "has_probe": (False, True),
         "negatives": (0, 1, 2),
@@ -189,9 +195,17 @@ def test_no_combination_of_facts_breaks_the_quarantine() -> None:
             assert facts.replay_policy is KEYED and facts.first_was_keyed and facts.attempts_left > 0, facts
             assert facts.key_alive_seconds is not None and facts.key_alive_seconds > 0, facts
         if kind is Next.PROBE:
-            assert facts.has_probe and not facts.probe_exhausted, facts
+            assert facts.has_probe and not facts.probe_exhausted and not facts.twin_running, facts
         assert kind not in (Next.DELIVER, Next.START, Next.JOIN, Next.RERUN, Next.MARK_LOST, Next.AWAIT_PERSON), facts
-    assert seen == {Next.AWAIT_SENDER, Next.ASK, Next.NOT_DONE, Next.SEND_AGAIN, Next.PROBE, Next.WAIT_UNTIL}
+    assert seen == {
+        Next.AWAIT_SENDER,
+        Next.AWAIT_TWIN,
+        Next.ASK,
+        Next.NOT_DONE,
+        Next.SEND_AGAIN,
+        Next.PROBE,
+        Next.WAIT_UNTIL,
+    }
 
 
 @pytest.mark.parametrize("status", OPEN)

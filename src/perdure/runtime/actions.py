@@ -70,6 +70,10 @@ Action = Commit | Post | Invoke | Consult | Pause | Park | AwaitSender
 Loop = Generator[Action, Any, Any]
 
 
+class Withdrawn(BaseException):
+    """The caller of a call that was not started was cancelled, and the row is free again."""
+
+
 class Ended(Enum):
     """How one attempt ended."""
 
@@ -143,4 +147,5 @@ __all__ = [
     "Post",
     "Probe",
     "Sender",
+    "Withdrawn",
 ]

@@ -23,6 +23,33 @@ from perdure.store.sql_store import SqlStore
 
 CANCEL_ATTEMPTS = 50
 CANCEL_PATIENCE_SECONDS = 0.1
+LEFTOVER_PATIENCE_SECONDS = 1.0
+
+
+def run_in_own_loop(runner: Runner, job: Job) -> None:
+    """Run one life of an async agent in a loop made for it.
+
+    Tasks that ignore their cancellation are left behind with their loop after a bounded time: the life is over, its
+    rows are written, and nothing may keep the process from ending (semantics §2.3).
+    """
+    own = asyncio.Runner()
+    try:
+        own.run(run_async(runner, job))
+    finally:
+        loop = own.get_loop()
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            _, left = loop.run_until_complete(asyncio.wait(left, timeout=LEFTOVER_PATIENCE_SECONDS))
+        if left:
+            _ABANDONED.append(own)
+        else:
+            own.close()
+
+
+_ABANDONED: list[asyncio.Runner] = []
+"""Loops with tasks that never end; kept, so that no collector complains about them."""
 
 
 async def run_async(runner: Runner, job: Job) -> None:

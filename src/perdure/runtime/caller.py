@@ -13,8 +13,9 @@ from contextvars import copy_context
 from typing import Any
 
 from perdure.model.errors import CallError
-from perdure.model.toolcall import INNER_NAMESPACES, CallStatus
+from perdure.model.toolcall import INNER_NAMESPACES
 from perdure.runtime import drive_async
+from perdure.runtime.actions import Withdrawn
 from perdure.runtime.gateway import Gateway
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
@@ -42,10 +43,11 @@ async def serve(life: Life, gateway: Gateway, request: CallRequest) -> Any:
             if life.closed:
                 task.add_done_callback(_look_away)
                 raise
-            if _may_withdraw(request, operation):
-                await _withdraw(life, task, operation)
-                raise
             cancelled = cancel
+            if request.key.namespace in INNER_NAMESPACES and operation.in_flight:
+                task.cancel()
+            else:
+                life.operations.withdraw(operation)
     return _answer(task, cancelled)
 
 
@@ -74,27 +76,12 @@ def _spawn(life: Life, gateway: Gateway, request: CallRequest, operation: Operat
     return task
 
 
-def _may_withdraw(request: CallRequest, operation: Operation) -> bool:
-    if request.key.namespace in INNER_NAMESPACES:
-        return True
-    row = operation.row
-    return row is None or row.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL)
-
-
-async def _withdraw(life: Life, task: asyncio.Task[Any], operation: Operation) -> None:
-    task.cancel()
-    await asyncio.wait([task])
-    if operation.row is not None and life.context.holds(operation.row.call_no):
-        call_no = operation.row.call_no
-        life.context.free(await drive_async.commit(life, lambda store: store.calls.get(call_no)))
-
-
 def _answer(task: asyncio.Task[Any], cancelled: asyncio.CancelledError | None) -> Any:
     if task.cancelled():
         raise cancelled or asyncio.CancelledError
     error = task.exception()
     if cancelled is not None:
-        if isinstance(error, CallError):
+        if isinstance(error, CallError | Withdrawn):
             raise cancelled
         current = asyncio.current_task()
         if current is not None and error is None:

@@ -77,12 +77,20 @@ def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
         negative_after_lag=doubt.negative_after_lag,
         probe_lag_seconds=decision.probe_lag_seconds if decision is not None else 0.0,
         probe_exhausted=doubt.exhausted,
-        key_alive_seconds=seconds_between(now, row.key_expires_at) if row.key_expires_at and decision else None,
+        key_alive_seconds=_key_alive_seconds(life, row, now) if decision is not None else None,
         first_was_keyed=row.key_expires_at is not None,
         attempts_left=attempts_left(life, row, decision),
         wait_seconds=waiting,
         replay_policy=decision.replay_policy if decision is not None else ReplayPolicy.ASK,
     )
+
+
+def _key_alive_seconds(life: Life, row: CallRow, now: str) -> float | None:
+    """Return how long the provider still remembers the key; a clock that stepped back revives nothing (#38)."""
+    if row.key_expires_at is None:
+        return None
+    newest = life.ledger.read(lambda store: store.newest_time())
+    return seconds_between(max(now, newest or now), row.key_expires_at)
 
 
 def _sender_alive(life: Life, row: CallRow) -> tuple[bool, bool]:

@@ -61,7 +61,7 @@ async def _perform(life: Life, action: Action, operation: Operation) -> Any:
         case Consult():
             return await _consult(action)
         case Pause(seconds):
-            await asyncio.sleep(seconds)
+            await _pause(seconds, operation)
             life.check_open()
         case AwaitSender(sender, seconds):
             await _finished(sender, seconds)
@@ -147,6 +147,17 @@ async def _finished(sender: Sender, seconds: float | None) -> bool:
         return True
     await asyncio.wait([finished], timeout=seconds)
     return sender.finished.is_set()
+
+
+async def _pause(seconds: float, operation: Operation) -> None:
+    """Wait, but not longer than until the caller gives up."""
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
+    operation.wake = lambda: loop.call_soon_threadsafe(_wake, woken)
+    try:
+        await asyncio.wait([woken], timeout=seconds)
+    finally:
+        operation.wake = None
 
 
 async def _park(life: Life, operation: Operation, reason: str) -> None:

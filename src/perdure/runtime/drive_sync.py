@@ -100,8 +100,8 @@ def _consult(action: Consult) -> Probe:
 def park(life: Life, operation: Operation, reason: str) -> None:
     """Wait for something else to move the row, or end the life (semantics §2.3).
 
-    Without ``--wait`` a sync agent's parked call ends the life at once, and so does a sync call that blocks the loop of an
-    async one. With it, and in a thread of an async agent, it blocks until there is something new to look at.
+    Without ``--wait`` a sync agent's parked call ends the life at once, and so does a sync call that blocks the loop
+    of an async one. With it, and in a thread of an async agent, it blocks until there is something new to look at.
 
     Raises:
         RunSuspended: the life has ended.

@@ -18,7 +18,7 @@ from perdure.model.policy import Decision
 from perdure.model.run import WaitReason
 from perdure.model.toolcall import CHALLENGED, DENIED, INNER_NAMESPACES, CallRow, CallStatus
 from perdure.runtime import doubts, recording, starting
-from perdure.runtime.actions import Commit, Dispatch, Ended, Invoke, Loop, Outcome, Park, Pause, Post
+from perdure.runtime.actions import Commit, Dispatch, Ended, Invoke, Loop, Outcome, Park, Pause, Post, Withdrawn
 from perdure.runtime.doubts import Doubt
 from perdure.runtime.invoke import context_of
 from perdure.runtime.life import Life
@@ -39,6 +39,8 @@ class Gateway:
     def serve(self, request: CallRequest, operation: Operation) -> Loop:
         """Bring one call to an outcome and deliver it; the generator's value is what the caller gets."""
         life = self._life
+        if operation.is_withdrawn():
+            raise Withdrawn
         begun = yield Commit(lambda store: starting.find_or_mint(life, store, request, operation))
         doubt = Doubt(request.decision, request.tool)
         cause: BaseException | None = None
@@ -48,6 +50,8 @@ class Gateway:
         elif begun.gate is not Gate.PASS:
             row = yield from self._held_back(request, operation, begun)
         while True:
+            if operation.is_withdrawn() and row.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL):
+                self._withdraw(row)
             step = decide(row, doubts.facts(life, row, doubt))
             if step.kind is Next.DELIVER:
                 return self._deliver(row, request, cause, operation.response)
@@ -80,6 +84,11 @@ class Gateway:
             row, _ = yield from self._advance(row, step, operation, doubt)
         life.settled += int(row.tool_namespace not in INNER_NAMESPACES)
         return row
+
+    def _withdraw(self, row: CallRow) -> None:
+        """Give a row that is provably not started back, because its caller was cancelled (semantics §2.3)."""
+        self._life.context.free(row)
+        raise Withdrawn
 
     def _start(self, request: CallRequest, operation: Operation, row: CallRow) -> Loop:
         life = self._life
@@ -162,10 +171,18 @@ class Gateway:
         if arguments is None:
             stored = yield Commit(lambda store: store.calls.request(row.call_no))
             arguments = decode(stored)
+        if operation.is_withdrawn() and request is not None:
+            self._withdraw((yield Commit(lambda store: starting.take_back(self._life, store, operation, row))))
         dispatch = self._dispatch(tool, decision, row, arguments)
-        outcome: Outcome = yield Invoke(dispatch)
+        try:
+            outcome: Outcome = yield Invoke(dispatch)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            outcome = Outcome(Ended.RAISED, error=error, fatal=True)
         row = yield from self._record(operation, row, outcome, decision)
         if outcome.fatal and outcome.error is not None:
+            self._life.context.free(row)
             raise outcome.error
         return row, outcome.error
 

@@ -15,7 +15,8 @@ from perdure.runtime.frame import Frame
 class Operation:
     """One engine call in flight.
 
-    ``started`` turns true when a dispatch of this life began; ``in_flight`` is true while a tool's body runs; ``parked`` holds what it waits for; ``challengers`` are
+    ``started`` turns true when a dispatch of this life began; ``in_flight`` is true while a tool's body runs;
+    ``withdraw_asked`` when its caller was cancelled; ``parked`` holds what it waits for; ``challengers`` are
     the kin that G2 holds against it until the run is quiet; ``response`` is the receipt that this life has just stored.
     """
 
@@ -24,11 +25,16 @@ class Operation:
     row: CallRow | None = None
     started: bool = False
     in_flight: bool = False
+    withdraw_asked: bool = False
     parked: str | None = None
     response: str | None = None
     inner: int = 0
     challengers: tuple[CallRow, ...] = ()
     wake: Callable[[], None] | None = None
+
+    def is_withdrawn(self) -> bool:
+        """Return whether the caller was cancelled; asked anew after each wait, because it can change in any of them."""
+        return self.withdraw_asked
 
 
 current_operation: ContextVar[Operation | None] = ContextVar("perdure_operation", default=None)
@@ -78,6 +84,14 @@ class Operations:
             operation.wake = wake
             self._parked += 1
         self.changed()
+
+    def withdraw(self, operation: Operation) -> None:
+        """Ask an operation to give its row back if it is not started; one that is started goes on."""
+        with self._lock:
+            operation.withdraw_asked = True
+            wake = operation.wake
+        if wake is not None:
+            wake()
 
     def unpark(self, operation: Operation) -> None:
         """Mark an operation as moving again."""

@@ -30,8 +30,8 @@ class CallOptions:
 class CallRequest:
     """One call as the program asks for it.
 
-    What only a new row needs (``stored``, ``scope``, ``complete``) is computed by ``freeze``, so that a call which meets
-    its receipt does not pay for it. ``complete`` has the defaults that ``arguments`` leaves out.
+    What only a new row needs (``stored``, ``scope``, ``complete``) is computed by ``freeze``, so that a call which
+    meets its receipt does not pay for it. ``complete`` has the defaults that ``arguments`` leaves out.
     """
 
     tool: AnyTool

@@ -149,6 +149,14 @@ def try_start(life: Life, store: SqlStore, request: CallRequest, operation: Oper
     return Begun(operation.row, started=True)
 
 
+def take_back(life: Life, store: SqlStore, operation: Operation, row: CallRow) -> CallRow:
+    """Make a row prepared again whose dispatch this life committed and never began (semantics §2.1)."""
+    store.calls.take_back(row, life.fence, life.now())
+    operation.started = False
+    operation.row = store.calls.get(row.call_no)
+    return operation.row
+
+
 def send_again(life: Life, store: SqlStore, operation: Operation, row: CallRow) -> Begun:
     """Put a row in doubt back to running with the same key and the same request."""
     row = store.calls.get(row.call_no)
@@ -314,7 +322,8 @@ def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[Call
         fence=life.fence,
         tool_call_id=row.tool_call_id,
         kind="challenge",
-        summary=f"{recording.named(store, row)}: an earlier life already did {', '.join(ids)}; is this the same or another?{hint}",
+        summary=f"{recording.named(store, row)}: an earlier life already did {', '.join(ids)}; "
+        f"is this the same or another?{hint}",
         detail=json.dumps({"kin": ids}),
         request_hash=row.args_hash,
         now=now,

@@ -217,6 +217,11 @@ class CallRows:
             repeat_of=repeat_of,
         )
 
+    def take_back(self, row: CallRow, fence: int, now: str) -> None:
+        """Undo a start that nothing followed: the attempt was not made and is not counted."""
+        next_call_status(row.status, CallEvent.RERUN)
+        self._do.write_one("take_back_call", call_no=row.call_no, status=row.status, fence=fence, now=now)
+
     def try_succeed(
         self, row: CallRow, fence: int, now: str, *, response: str, ref: str | None, delivered_seq: int | None
     ) -> bool:

@@ -1,5 +1,6 @@
 """Programs in which a naive rule would lose or repeat an effect (semantics §4: #3, #6, #7, #43)."""
 
+import contextlib
 import os
 from typing import Any
 
@@ -73,7 +74,9 @@ def deduped(run: Any) -> dict[str, Any]:
 
 
 def two_minds(run: Any) -> dict[str, Any]:
-    """What the first life asked for is not what the later ones ask for: the operator has corrected the program."""
+    """What only the first life asks for: after it, the operator has corrected the program."""
     url, tag = run.inputs["url"], run.inputs["tag"]
-    name = "wrong" if run.attempt == 1 else "right"
-    return {name: busy(url, f"{tag}:{name}")["id"]}
+    if run.attempt == 1:
+        with contextlib.suppress(CallFailed):
+            busy(url, f"{tag}:wrong")
+    return {"right": busy(url, f"{tag}:right")["id"]}

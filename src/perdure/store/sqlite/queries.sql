@@ -1,5 +1,6 @@
 -- Every statement of the store, by name. Texts are fixed, so that SQLite prepares each of them once.
 -- A write that belongs to a run carries its fence; the store demands that it changed exactly one row.
+-- A run's updated_at never goes back, even if the wall clock does: the newest of them tells whether a key has expired.
 
 -- name: insert_run
 INSERT INTO runs (run_id, name, created_at, updated_at, status, entrypoint, run_spec_json, run_spec_hash, job_path,
@@ -26,12 +27,13 @@ SELECT run_id FROM runs ORDER BY run_no DESC LIMIT 1
 
 -- name: claim_run
 UPDATE runs SET status = 'running', reason = NULL, lease_owner = :owner, lease_fence = lease_fence + 1,
-  lease_expires_at = :expires, attempt = attempt + 1, updated_at = :now, error_code = NULL, error_detail = NULL,
-  ended_by_call_id = NULL
+  lease_expires_at = :expires, attempt = attempt + 1, updated_at = max(updated_at, :now), error_code = NULL,
+  error_detail = NULL, ended_by_call_id = NULL
 WHERE run_id = :run_id AND lease_fence = :fence AND status IN ('queued', 'running')
 
 -- name: queue_run
-UPDATE runs SET status = 'queued', reason = NULL, updated_at = :now WHERE run_id = :run_id AND status = :status
+UPDATE runs SET status = 'queued', reason = NULL, updated_at = max(updated_at, :now)
+WHERE run_id = :run_id AND status = :status
 
 -- name: insert_attempt
 INSERT INTO run_attempts (run_id, attempt, fence, owner, started_at)
@@ -51,17 +53,19 @@ SELECT attempt, fence, owner, started_at, ended_at, how, replayed, settled, chal
 FROM run_attempts WHERE run_id = :run_id ORDER BY attempt
 
 -- name: renew_lease
-UPDATE runs SET lease_expires_at = :expires, updated_at = :now, active_seconds = active_seconds + :active_seconds
+UPDATE runs SET lease_expires_at = :expires, updated_at = max(updated_at, :now),
+  active_seconds = active_seconds + :active_seconds
 WHERE run_id = :run_id AND lease_fence = :fence AND status = 'running'
 
 -- name: end_run
-UPDATE runs SET status = :status, reason = :reason, updated_at = :now, result_ref = :result, error_code = :error_code,
-  error_detail = :error_detail, ended_by_call_id = :ended_by, lease_owner = NULL, lease_expires_at = NULL
+UPDATE runs SET status = :status, reason = :reason, updated_at = max(updated_at, :now), result_ref = :result,
+  error_code = :error_code, error_detail = :error_detail, ended_by_call_id = :ended_by, lease_owner = NULL,
+  lease_expires_at = NULL
 WHERE run_id = :run_id AND lease_fence = :fence AND status = 'running'
 
 -- name: run_pointers
 UPDATE runs SET current_step_id = :step_id, last_checkpoint_id = coalesce(:checkpoint_id, last_checkpoint_id),
-  updated_at = :now
+  updated_at = max(updated_at, :now)
 WHERE run_id = :run_id AND lease_fence = :fence
 
 -- name: insert_step
@@ -176,6 +180,11 @@ UPDATE tool_calls SET status = 'running', attempt = attempt + 1, fence = :fence,
 WHERE call_no = :call_no AND status = :status
   AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
 
+-- name: take_back_call
+UPDATE tool_calls SET status = 'prepared', attempt = attempt - 1, started_at = NULL, updated_at = :now
+WHERE call_no = :call_no AND status = :status
+  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+
 -- name: succeed_call
 UPDATE tool_calls SET status = 'succeeded', response_ref = :response, external_correlation_id = coalesce(:ref, handle),
   finished_at = :now, updated_at = :now, error_code = NULL, error_detail = NULL,
@@ -285,4 +294,4 @@ INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE 
 SELECT max(updated_at) FROM runs
 
 -- name: set_wait_reason
-UPDATE runs SET reason = :reason, updated_at = :now WHERE run_id = :run_id AND status = 'waiting'
+UPDATE runs SET reason = :reason, updated_at = max(updated_at, :now) WHERE run_id = :run_id AND status = 'waiting'
