@@ -10,6 +10,7 @@ import sqlite3
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -138,14 +139,14 @@ def crash_knobs() -> str:
 
 def tables() -> str:
     """List every table and view of a new ledger with its columns."""
-    database = sqlite3.connect(":memory:")
-    for migration in sorted((ROOT / "src/perdure/store/sqlite/migrations").glob("*.sql")):
-        database.executescript(migration.read_text("utf-8"))
     lines = ["| name | kind | columns |", "|---|---|---|"]
     query = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
-    for name, kind in sorted(database.execute(query), key=lambda row: (row[1], row[0])):
-        columns = [f"`{row[1]}`" for row in database.execute(f"PRAGMA table_info({name})")]
-        lines.append(f"| `{name}` | {kind} | {' '.join(columns)} |")
+    with closing(sqlite3.connect(":memory:")) as database:
+        for migration in sorted((ROOT / "src/perdure/store/sqlite/migrations").glob("*.sql")):
+            database.executescript(migration.read_text("utf-8"))
+        for name, kind in sorted(database.execute(query), key=lambda row: (row[1], row[0])):
+            columns = [f"`{row[1]}`" for row in database.execute(f"PRAGMA table_info({name})")]
+            lines.append(f"| `{name}` | {kind} | {' '.join(columns)} |")
     return "\n".join(lines)
 
 

@@ -6,7 +6,6 @@ import getpass
 import inspect
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -15,14 +14,15 @@ from typing import Any
 from perdure.config.job_file import JobFile, load_job, open_job
 from perdure.config.policy_file import load_policy
 from perdure.config.settings import database_of
-from perdure.core.codec import Unstorable, canonical, from_tagged, sha256_hex, to_tagged
-from perdure.model.errors import NotFound, SpecError, SpecMismatch, UsageError
+from perdure.core.codec import from_tagged
+from perdure.model.errors import NotFound, SpecError, UsageError
 from perdure.model.policy import Policy
 from perdure.model.run import Outcome, RunRow, RunSpec, Waiting
 from perdure.model.toolcall import CallRow
 from perdure.ports.clock import Clock, SystemClock
 from perdure.ports.tool import Tool
 from perdure.runtime import report, verdicts
+from perdure.runtime.accept import accept
 from perdure.runtime.agent import LoadedFar, describe, load_agent, loading
 from perdure.runtime.claim import kill_owner
 from perdure.runtime.crashpoints import Knobs
@@ -36,7 +36,6 @@ from perdure.runtime.verdicts import Verdict
 from perdure.store.open import open_store
 from perdure.store.sql_store import SqlStore
 
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
 AnyTool = Tool[Any, Any]
 Main = Callable[..., Any]
 
@@ -206,7 +205,8 @@ class Engine:
             path = found or ""
             spec = RunSpec(name=_name_of(agent), agent=agent, inputs=dict(inputs or {}))
         registry.add_reachable(main)
-        run_id = self._accept(spec, run_id, path or None)
+        workspaces = (self.state_dir / "workspaces").absolute()
+        run_id = accept(self._around, spec, run_id, path or None, self._entrypoint, workspaces)
         document = self._spec_of(self._row(run_id))
         return Job(run_id, document, main, registry, waits=wait, reopen=False, policy=policy)
 
@@ -221,42 +221,6 @@ class Engine:
 
     def _policy_of(self, job: JobFile) -> Policy:
         return load_policy([*job.policies, *self._policy_paths]) if job.policies else self._around.policy
-
-    def _accept(self, spec: RunSpec, run_id: str | None, path: str | None) -> str:
-        """Record the run before anything else happens, or find it."""
-        if run_id is not None and not _RUN_ID.match(run_id):
-            raise SpecError([f"run id {run_id!r}: letters, digits, '.', '_' and '-', at most 100"])
-        document = spec.as_document()
-        try:
-            text = json.dumps(to_tagged(document, at="job"), sort_keys=True, ensure_ascii=False)
-            digest = sha256_hex(canonical(document))
-        except Unstorable as problem:
-            raise SpecError([f"inputs: {problem}"]) from None
-        chosen = run_id or self.new_run_id()
-        now = self._around.clock.now()
-
-        def accept(store: SqlStore) -> None:
-            known = store.runs.get(chosen)
-            if known is None:
-                store.runs.insert(
-                    run_id=chosen,
-                    name=spec.name,
-                    now=now,
-                    entrypoint=self._entrypoint,
-                    spec=text,
-                    spec_hash=digest,
-                    job_path=path,
-                    workspace=str((self.state_dir / "workspaces" / chosen).absolute()),
-                    deadline_at=spec.deadline,
-                )
-            elif known.spec_hash != digest:
-                raise SpecMismatch(
-                    f"run {chosen} exists with another specification:\n" + _diff(known, document),
-                    next_command=f"perdure resume {chosen}   # goes on with the stored one",
-                )
-
-        self._ledger.run(accept)
-        return chosen
 
     def _job_of(self, row: RunRow, main: Main | None, wait: bool, *, reopen: bool) -> Job:
         registry = self._registry.copy()
@@ -432,13 +396,3 @@ def _no_agent(_run: Any) -> Any:
 def _name_of(agent: str) -> str:
     place = agent.partition(":")[0]
     return Path(place).stem if place.endswith(".py") else place
-
-
-def _diff(known: RunRow, document: Mapping[str, Any]) -> str:
-    stored = json.loads(known.spec_json)
-    given = to_tagged(document)
-    lines: list[str] = []
-    for key in sorted(set(stored) | set(given)):
-        if stored.get(key) != given.get(key):
-            lines.append(f"  {key}: stored {json.dumps(stored.get(key))}, given {json.dumps(given.get(key))}")
-    return "\n".join(lines)

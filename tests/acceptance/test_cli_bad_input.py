@@ -216,7 +216,7 @@ def check(bad: Bad, before: Before, folder: Path) -> None:
 
 
 GROUPS = {"words": WORDS, "places": PLACES, "knobs": KNOBS, "jobs": JOBS, "ids": IDS, "verdicts": VERDICTS}
-PARTS = {f"{name}-{at}": rows[at : at + 8] for name, rows in GROUPS.items() for at in range(0, len(rows), 8)}
+PARTS = {f"{name}-{at}": rows[at : at + 6] for name, rows in GROUPS.items() for at in range(0, len(rows), 6)}
 
 
 @pytest.mark.parametrize("rows", PARTS.values(), ids=PARTS.keys())

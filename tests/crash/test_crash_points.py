@@ -1,6 +1,7 @@
 """The five-tool reference job, killed at every numbered point until none is left (design.md §9)."""
 
 import pytest
+
 from tests.crash.loop import Bench, Passage, Program, kinds_of_points
 from tests.crash.support import AFTER_TOOL
 

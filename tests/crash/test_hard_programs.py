@@ -1,6 +1,7 @@
 """Programs in which a naive rule would lose or repeat an effect, killed at every point (semantics §4)."""
 
 import pytest
+
 from tests.crash.loop import Bench, Fault, Passage, Program
 
 KINDS = ["keyed_open", "probed_scoped", "asked_scoped"]
@@ -65,6 +66,6 @@ def test_a_dedupe_key_makes_changed_wording_one_effect(bench: Bench, tool: str) 
 def test_what_nobody_asks_for_any_more_is_not_sent(bench: Bench) -> None:
     """A row that was never sent, or provably did nothing, is sent only when it is asked for again (semantics #19)."""
     busy = Fault("keyed", "wrong", {"reject_before_effect": 503, "next": None})
-    program = Program("hard:two_minds", {"right": 1}, faults=(busy,), failures=(0, 1), result_names_effects=True)
+    program = Program("hard:two_minds", {"right": 1}, faults=(busy,), failures=(0, 1), quarrels=True)
     passages = bench.loop(program)
     assert crashes(passages) >= 40

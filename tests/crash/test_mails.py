@@ -1,6 +1,7 @@
 """Ten mails to ten people are ten, and three identical reminders are three, wherever the run is killed (semantics #1–#4, #8)."""
 
 import pytest
+
 from tests.crash.loop import Bench, Program, kinds_of_points
 
 TEN = {f"to{k}": 1 for k in range(10)}

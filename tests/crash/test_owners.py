@@ -6,8 +6,9 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
-import perdure
 import pytest
+
+import perdure
 from tests.crash.loop import Bench, Program
 from tests.crash.support import LedgerFile, answer, finish, start_life
 

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import perdure
 import pytest
+
+import perdure
 from tests.crash.child import Order
 from tests.crash.loop import Bench, Program
 from tests.crash.support import Ended, LedgerFile, answer, finish, start_life

@@ -12,6 +12,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,10 +94,9 @@ class Reader:
 
     def _query(self, block: Block) -> None:
         ledger = f"file:{self.folder / '.perdure/runtime_state.db'}?mode=ro"
-        database = sqlite3.connect(ledger, uri=True)
-        for query in filter(str.strip, block.body.split(";")):
-            assert database.execute(query).fetchall(), f"line {block.line}: no row: {query}"
-        database.close()
+        with closing(sqlite3.connect(ledger, uri=True)) as database:
+            for query in filter(str.strip, block.body.split(";")):
+                assert database.execute(query).fetchall(), f"line {block.line}: no row: {query}"
 
     def _shell(self, command: str) -> tuple[int, str]:
         done = subprocess.run(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
-from perdure import Engine, Outcome, Tuning
+from perdure import Engine, Outcome, Tuning, tool
 
 FAST = Tuning(quiet_seconds=0.05, wait_poll_seconds=0.02, first_retry_seconds=0.001, sender_grace_seconds=0.2)
 
@@ -40,3 +40,18 @@ def statuses(folder: Path) -> dict[str, str]:
     """Return the state of every call of run ``r1`` by its id."""
     with open_engine(folder) as engine:
         return {call["tool_call_id"]: call["status"] for call in engine.calls("r1", inner=True)}
+
+
+class Crash(Exception):
+    """Ends a life by an error that escapes main."""
+
+
+def mailer(outside: Outside, **declared: Any) -> Any:
+    """Return an effectful tool that writes what it sends to ``outside``."""
+
+    @tool(name="send", side_effect_class="external", **declared)
+    def send(to: str, body: str = "") -> str:
+        outside.sent.append(f"{to}:{body}")
+        return f"sent {len(outside.sent)}"
+
+    return send

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from perdure import tool
-
 from tests.integration.engine_support import live
 
 

@@ -6,33 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from perdure import (
     CallChallenged,
-    CallDenied,
     CallFailed,
     DedupeConflict,
-    NoActiveRun,
-    SpecMismatch,
-    ToolConflict,
     ToolFailed,
     tool,
-    wrap,
 )
-
-from tests.integration.engine_support import Outside, live, open_engine, statuses
-
-
-class Crash(Exception):
-    """Ends a life by an error that escapes main."""
-
-
-def mailer(outside: Outside, **declared: Any) -> Any:
-    @tool(name="send", side_effect_class="external", **declared)
-    def send(to: str, body: str = "") -> str:
-        outside.sent.append(f"{to}:{body}")
-        return f"sent {len(outside.sent)}"
-
-    return send
+from tests.integration.engine_support import Crash, Outside, live, mailer, open_engine, statuses
 
 
 def test_finished_calls_return_their_receipts_in_the_next_life(tmp_path: Path) -> None:
@@ -204,7 +186,10 @@ def test_resume_of_a_failed_run_tries_again_the_call_that_ended_it_and_its_first
         return "paid"
 
     def main(run: Any) -> Any:
-        return run.memo("outer", lambda: run.memo("inner", lambda: pay()))
+        def inner() -> Any:
+            return pay()
+
+        return run.memo("outer", lambda: run.memo("inner", inner))
 
     failed = live(tmp_path, main)
     assert (failed.status, failed.error_code) == ("failed", "CallFailed")
@@ -267,7 +252,9 @@ def test_no_duplicate_external_actions_joins_the_first_call(tmp_path: Path) -> N
     send = mailer(outside, scope=["to"])
     job = tmp_path / "j.job.yaml"
     job.write_text("name: j\nagent: {python: 'agent_nodup:main'}\nconstraints: {no_duplicate_external_actions: true}\n")
-    (tmp_path / "agent_nodup.py").write_text("def main(run):\n    return [run.call('send', 'a'), run.call('send', 'a')]\n")
+    (tmp_path / "agent_nodup.py").write_text(
+        "def main(run):\n    return [run.call('send', 'a'), run.call('send', 'a')]\n"
+    )
     with open_engine(tmp_path, tools=[send]) as engine:
         done = engine.run(job, run_id="r1")
     assert done.result == ["sent 1", "sent 1"]
@@ -346,134 +333,3 @@ def test_a_person_settles_a_doubt(tmp_path: Path, says: str) -> None:
     expected = {"happened": "a person saw it", "did_not_happen": "second", "abandon": "abandoned"}[says]
     assert (done.status, done.result) == ("succeeded", expected)
     assert len(tries) == (2 if says == "did_not_happen" else 1)
-
-
-def test_values_come_back_as_they_went_in(tmp_path: Path) -> None:
-    from datetime import UTC, datetime
-    from decimal import Decimal
-
-    value = {"b": b"\x00", "d": Decimal("1.10"), "t": (1, 2), "s": {1}, "w": datetime(2026, 1, 2, tzinfo=UTC), "f": 1.0}
-
-    @tool(side_effect_class="external")
-    def give() -> object:
-        return value
-
-    def main(run: Any, fails: bool) -> Any:
-        got = give()
-        assert got == value
-        assert isinstance(got["f"], float)
-        if fails:
-            raise Crash
-        return True
-
-    live(tmp_path, lambda run: main(run, True))
-    assert live(tmp_path, lambda run: main(run, False), resume=True).result is True
-
-
-@pytest.mark.parametrize("result", [None, "", {"error": None}, "error: but it worked", "x" * 200_000])
-def test_a_receipt_is_judged_by_its_status_never_by_its_text(tmp_path: Path, result: Any) -> None:
-    calls: list[int] = []
-
-    @tool(side_effect_class="external")
-    def give() -> Any:
-        calls.append(1)
-        return result
-
-    def main(run: Any, fails: bool) -> Any:
-        got = give()
-        if fails:
-            raise Crash
-        return got
-
-    live(tmp_path, lambda run: main(run, True))
-    assert live(tmp_path, lambda run: main(run, False), resume=True).result == result
-    assert len(calls) == 1
-
-
-def test_outside_a_run_an_effectful_tool_refuses_and_a_read_just_runs() -> None:
-    @tool(side_effect_class="read_only")
-    def read(x: int) -> int:
-        return x + 1
-
-    @tool
-    def mystery(x: int) -> int:
-        return x
-
-    assert read(1) == 2
-    assert mystery.plain(1) == 1
-    with pytest.raises(NoActiveRun):
-        mystery(1)
-
-
-def test_two_tools_of_one_name_are_an_error(tmp_path: Path) -> None:
-    def one() -> int:
-        return 1
-
-    def two() -> int:
-        return 2
-
-    first, second = wrap(one, name="same"), wrap(two, name="same")
-    with pytest.raises(ToolConflict, match="two tools are called 'same'"):
-        live(tmp_path, lambda run: (first(), second()))
-
-
-def test_the_same_id_with_another_specification_is_refused_with_the_difference(tmp_path: Path) -> None:
-    def main(run: Any) -> Any:
-        return run.inputs["x"]
-
-    with open_engine(tmp_path) as engine:
-        assert engine.run(main, {"x": 1}, run_id="r1").result == 1
-        with pytest.raises(SpecMismatch, match='stored {"x": 1}, given {"x": 2}'):
-            engine.run(main, {"x": 2}, run_id="r1")
-
-
-def test_allow_args_denies_before_anything_is_sent(tmp_path: Path) -> None:
-    outside = Outside()
-    send = mailer(outside)
-    policy = tmp_path / "p.yaml"
-    policy.write_text("version: 1\nrules:\n  - tool: send\n    allow_args: {to: ['*@example.org']}\n")
-
-    def main(run: Any) -> Any:
-        send("ok@example.org")
-        with pytest.raises(CallDenied):
-            send("bad@example.net")
-        send("evil@example.com")
-
-    done = live(tmp_path, main, policies=[policy])
-    assert (done.status, done.error_code, done.exit_code) == ("failed", "denied", 9)
-    assert outside.sent == ["ok@example.org:"]
-
-
-def test_an_approval_is_asked_before_sending_and_used_once(tmp_path: Path) -> None:
-    outside = Outside()
-    send = mailer(outside)
-    policy = tmp_path / "p.yaml"
-    policy.write_text("version: 1\nrules:\n  - tool: send\n    approval: always\n")
-
-    def main(run: Any) -> Any:
-        return send("a")
-
-    waiting = live(tmp_path, main, policies=[policy])
-    assert (waiting.reason, waiting.exit_code, outside.sent) == ("approval", 6, [])
-    with open_engine(tmp_path) as engine:
-        engine.approve(waiting.waiting_for[0].id)
-    assert live(tmp_path, main, resume=True, policies=[policy]).result == "sent 1"
-    assert outside.sent == ["a:"]
-
-
-def test_dataclasses_come_back_as_themselves_by_the_annotation(tmp_path: Path) -> None:
-    from tests.integration.shapes import Page, Report, fetch_page, make_report
-
-    seen: list[Any] = []
-
-    def main(run: Any, fails: bool) -> Any:
-        page = fetch_page("u")
-        report = run.memo("report", make_report, page, key=page.url)
-        seen.append((page, report))
-        if fails:
-            raise Crash
-        return None
-
-    live(tmp_path, lambda run: main(run, True))
-    live(tmp_path, lambda run: main(run, False), resume=True)
-    assert seen[0] == seen[1] == (Page("u", 3), Report("R", [Page("u", 3)]))

@@ -208,9 +208,7 @@ def test_a_redirect_is_followed_on_the_site_and_refused_off_it() -> None:
         assert site.paths() == ["/loop"] * 6
 
 
-@pytest.mark.parametrize(
-    "url", ["ftp://example.org/", "example.org", "http://", "http://[::1", "http://a:b/"]
-)
+@pytest.mark.parametrize("url", ["ftp://example.org/", "example.org", "http://", "http://[::1", "http://a:b/"])
 def test_what_is_no_web_address_is_a_record(url: str) -> None:
     error = get(url)["error"]
     assert error is not None and error.startswith("url: ")

@@ -191,9 +191,7 @@ def test_an_address_outside_ascii_needs_a_server_that_offers_it(tmp_path: Path) 
 LOGIN: dict[str, str | None] = {"EHLO": "250-here\r\n250 AUTH PLAIN", "AUTH": "235 welcome"}
 
 
-def test_the_password_goes_only_to_the_environments_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_password_goes_only_to_the_environments_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_SMTP_USER", "u")
     monkeypatch.setenv("PERDURE_SMTP_PASSWORD", "p")
 

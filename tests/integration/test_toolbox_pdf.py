@@ -50,9 +50,7 @@ def read(path: Path) -> PdfReader:
 
 def test_two_processes_in_different_surroundings_make_the_same_bytes(tmp_path: Path) -> None:
     here = render_pdf.plain("News", SECTIONS, "out/r.pdf", call=make_call(tmp_path / "a"))
-    there = render_elsewhere(
-        tmp_path / "b", TZ="Asia/Tokyo", SOURCE_DATE_EPOCH="1", LANG="C", HOME="/nowhere"
-    )
+    there = render_elsewhere(tmp_path / "b", TZ="Asia/Tokyo", SOURCE_DATE_EPOCH="1", LANG="C", HOME="/nowhere")
     assert here == there
     data = (tmp_path / "b" / "out" / "r.pdf").read_bytes()
     assert hashlib.sha256(data).hexdigest() == here["sha256"]

@@ -28,9 +28,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 def put(site: Site, workspace: Path, attempt: int = 1) -> object:
     (workspace / "a.txt").write_text("content")
     call = make_call(workspace, attempt=attempt)
-    return asyncio.run(
-        upload.plain("a.txt", "s3://box/a.txt", endpoint=site.url, timeout_seconds=2.0, call=call)
-    )
+    return asyncio.run(upload.plain("a.txt", "s3://box/a.txt", endpoint=site.url, timeout_seconds=2.0, call=call))
 
 
 def store_that(answers_put_with: Reply | None, head: Reply | None = (404, {}, b"")) -> dict[str, object]:

@@ -175,9 +175,7 @@ def ask(call: CallContext) -> Probe:
 
 
 def mail_call(call: CallContext, **options: Any) -> CallContext:
-    return fresh(
-        call.workspace, args={"to": "Boss <boss@example.org>", "subject": "S", "body": "B"}, **options
-    )
+    return fresh(call.workspace, args={"to": "Boss <boss@example.org>", "subject": "S", "body": "B"}, **options)
 
 
 def test_the_probe_finds_the_mail_of_its_own_call_only(
@@ -210,9 +208,7 @@ def test_a_mail_whose_acceptance_was_lost_is_found(world: World, call: CallConte
     assert ask(lost).verdict == "happened"
 
 
-def test_a_mailbox_that_cannot_be_asked_is_no_answer(
-    call: CallContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mailbox_that_cannot_be_asked_is_no_answer(call: CallContext, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = mail_call(call)
     for name, value in (
         ("PERDURE_IMAP_MAILBOX", "INBOX, No Such Folder"),

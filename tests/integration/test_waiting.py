@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from perdure import Outcome, tool
 
+from perdure import Outcome, tool
 from tests.integration.engine_support import open_engine
 
 
@@ -104,8 +104,6 @@ def test_approval_is_waited_for(tmp_path: Path) -> None:
     policy = tmp_path / "p.yaml"
     policy.write_text("version: 1\nrules:\n  - tool: send\n    approval: always\n")
     started = time.monotonic()
-    done = run_waiting(
-        tmp_path, lambda run: send("a"), lambda engine, item: engine.approve(item.id), policies=[policy]
-    )
+    done = run_waiting(tmp_path, lambda run: send("a"), lambda engine, item: engine.approve(item.id), policies=[policy])
     assert (done.status, sent) == ("succeeded", ["a"])
     assert time.monotonic() - started < 5

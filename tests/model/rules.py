@@ -133,9 +133,10 @@ class Context:
         return cited == max(kin) and cited in self.seen and not taken
 
     def question(self, number: int) -> None:
-        """The challenge, written down: it lists every kin that is not met."""
-        kin = (n for n in self.kin(number) if did(self.rows[n]))
-        self.change(number, status="awaiting_approval", shown=tuple(kin))
+        """The challenge, written down: it lists all unmet kin at once; where all are met, those it repeats."""
+        kin = [n for n in self.kin(number) if did(self.rows[n]) and n not in self.rows[number].passed]
+        unmet = [n for n in kin if self.unmet(n)]
+        self.change(number, status="awaiting_approval", shown=tuple(unmet or kin))
 
     def verdict(self, number: int) -> None:
         """A person who knows what was meant says *same as R* or *another*; it binds this row and these kin."""

@@ -8,6 +8,7 @@ from typing import Any
 import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
+
 from perdure.core.codec import canonical, decode, encode, from_tagged, to_tagged
 
 LEAVES = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text() | st.floats(allow_nan=False)

@@ -237,6 +237,16 @@ def test_the_denylist_forces_external_against_everybody() -> None:
     assert ("p.yaml:1", "the denylist wins") in [(lost.ref, lost.reason) for lost in decision.losers]
 
 
+def test_a_rule_under_the_denylist_still_gives_what_else_it_says() -> None:
+    exact = Rule("p.yaml", 1, tool="get_mail", side_effect_class=READ_ONLY, approval=ALWAYS)
+    decision = decide(listed((), ("get_mail",), exact), "get_mail")
+    assert (decision.approval, decision.rule) == (ALWAYS, RuleRef("p.yaml", 40))
+    assert [(lost.ref, lost.what, lost.reason) for lost in decision.losers] == [
+        ("p.yaml:1", "side_effect_class=read_only", "the denylist wins"),
+        ("p.yaml:1", "approval=always", "p.yaml:40 decides the class; still gives approval"),
+    ]
+
+
 def test_the_denylist_keeps_the_means_of_the_tool() -> None:
     decision = decide(listed((), ("get_*",)), "get_mail", side_effect_class="read_only", key_ttl_seconds=86400.0)
     assert decision.guarantee == "keyed 24h"

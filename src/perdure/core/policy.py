@@ -74,6 +74,7 @@ def evaluate(policy: Policy, tool: ToolDeclaration) -> Decision:
     replay, replay_warnings = _decide_replay(tool, cls.value, chosen, has_probe)
     key_ttl = chosen["key_ttl_seconds"].value
     first = followed_rule(ranked, chosen)
+    told = ("side_effect_class",) if cls.losers else ()
     return Decision(
         side_effect_class=cls.value,
         replay_policy=replay,
@@ -92,7 +93,7 @@ def evaluate(policy: Policy, tool: ToolDeclaration) -> Decision:
         allow_args=chosen["allow_args"].value or {},
         rule=cls.forced_by or (None if first is None else first.place),
         why=cls.why,
-        losers=(*cls.losers, *losers(ranked, own, chosen, told=("side_effect_class",) if cls.losers else ())),
+        losers=(*cls.losers, *losers(ranked, own, chosen, forced_by=cls.forced_by, told=told)),
         warnings=(*own_warnings, *cls.warnings, *replay_warnings, *_scope_warnings(tool, chosen["scope"])),
         invalid_class=invalid is not None,
     )

@@ -184,12 +184,18 @@ def followed_rule(ranked: Sequence[Voice], chosen: Mapping[str, Choice]) -> Voic
 
 
 def losers(
-    ranked: Sequence[Voice], own: Voice, chosen: Mapping[str, Choice], *, told: Sequence[str] = ()
+    ranked: Sequence[Voice],
+    own: Voice,
+    chosen: Mapping[str, Choice],
+    *,
+    forced_by: RuleRef | None = None,
+    told: Sequence[str] = (),
 ) -> list[Loser]:
     """Return everybody who spoke and is not, or not wholly, followed, with the reason.
 
     Args:
         ranked, own, chosen: who spoke, and who is followed on each field.
+        forced_by: the list entry that is shown in place of the first rule.
         told: fields whose losers the caller names itself.
     """
     winner = followed_rule(ranked, chosen)
@@ -197,9 +203,10 @@ def losers(
     for voice in (*ranked, own):
         said = {name: value for name, value in voice.said.items() if name not in told}
         followed = [name for name in said if voice in chosen[name].voices]
-        if voice is winner or not said or (voice is own and len(followed) == len(said)):
+        shown = voice is winner and forced_by is None
+        if shown or not said or (voice is own and len(followed) == len(said)):
             continue
-        reason = _reason(voice, winner, chosen)
+        reason = f"{forced_by} decides the class" if voice is winner else _reason(voice, winner, chosen)
         if followed:
             reason += f"; still gives {', '.join(_label(name) for name in followed)}"
         found.append(Loser(voice.ref, _spell(said), reason))

@@ -126,6 +126,8 @@ class Story:
             self._decided("a person said that it is there → not sent again")
         elif ("probe", "not_happened") in said:
             self._decided("the mailbox does not have it → sent now")
+        elif ("verdict", "did_not_happen") in said:
+            self._decided("a person said that it is not there → sent now")
         else:
             self._decided(f"nobody was asked → sent in attempt {call['attempt']}")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from perdure.core.identity import adoptable
 from perdure.model.toolcall import CallKey, CallRow, CallStatus, UnmetRow
@@ -53,14 +54,11 @@ class Context:
         own = self._by_branch.get((key, branch))
         while own and own[0] not in rows:
             own.popleft()
-        if own:
-            found = adoptable([fetch(own[0])], key, branch, self._stand_ins)
-            if found is not None:
-                return found
-        for call_no in rows:
-            found = adoptable([fetch(call_no)], key, branch, self._stand_ins)
-            if found is not None:
-                return found
+        for call_no in chain(own or (), rows):
+            if call_no in rows:
+                found = adoptable([fetch(call_no)], key, branch, self._stand_ins)
+                if found is not None:
+                    return found
         return None
 
     def may_find(self, key: CallKey) -> bool:
@@ -99,6 +97,10 @@ class Context:
         self._drop(row.call_no)
         if not self.holds(row.call_no) and row.call_no not in self.seen:
             self._add_unmet(row)
+            key = CallKey(row.tool_namespace, row.tool_name, row.args_hash)
+            # It stands where it stood: the oldest equal row is adopted first.
+            self._equal[key] = dict(sorted(self._equal[key].items()))
+            self._by_branch[key, row.branch] = deque(sorted(set(self._by_branch[key, row.branch])))
 
     def met(self, call_no: int) -> None:
         """Count a row as met by other means: a person said that another row is the same."""
@@ -124,7 +126,6 @@ class Context:
         stack = [tool_call_id]
         while stack:
             for call_no, inner_id in self._children.pop(stack.pop(), ()):
-                if call_no in self._key_of:
-                    self.seen.add(call_no)
-                    self._forget(call_no)
+                self.seen.add(call_no)
+                self._forget(call_no)
                 stack.append(inner_id)

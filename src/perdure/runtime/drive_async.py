@@ -153,7 +153,11 @@ async def _pause(seconds: float, operation: Operation) -> None:
     """Wait, but not longer than until the caller gives up."""
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
-    operation.wake = lambda: loop.call_soon_threadsafe(_wake, woken)
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(_wake, woken)
+
+    operation.wake = wake
     try:
         await asyncio.wait([woken], timeout=seconds)
     finally:

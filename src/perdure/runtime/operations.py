@@ -137,9 +137,7 @@ class Operations:
         with self._lock:
             rows = [operation.row for operation in self._live if operation.in_flight]
         return any(
-            row is not None
-            and row.call_no != beside
-            and (row.tool_namespace, row.tool_name) == (namespace, tool_name)
+            row is not None and row.call_no != beside and (row.tool_namespace, row.tool_name) == (namespace, tool_name)
             for row in rows
         )
 

@@ -318,7 +318,10 @@ class CallRows:
         digest = kept[len(_PAYLOAD_MARK) :]
         row = self._do.one("get_payload", sha256=digest)
         if row is None or hashlib.sha256(row[0]).hexdigest() != digest:
-            raise StoreError(f"the payload {digest[:12]}… is missing or damaged", next_command="put the ledger back from a copy; it is not repaired")
+            raise StoreError(
+                f"the payload {digest[:12]}… is missing or damaged",
+                next_command="put the ledger back from a copy; it is not repaired",
+            )
         return bytes(row[0]).decode("utf-8")
 
 

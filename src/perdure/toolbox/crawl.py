@@ -20,9 +20,7 @@ from perdure.toolbox.extract import page_links
 
 ACCEPTED = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
 MAX_PAGE_BYTES = 2 * 1024 * 1024
-_META_CHARSET = re.compile(
-    rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([a-zA-Z0-9_.:-]{1,40})""", re.IGNORECASE
-)
+_META_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([a-zA-Z0-9_.:-]{1,40})""", re.IGNORECASE)
 
 
 class Page(TypedDict):

@@ -70,9 +70,7 @@ def _descend(directory: int, name: str, shown: str, *, create: bool) -> int:
 
 
 @contextmanager
-def _opened(
-    workspace: Path, parts: tuple[str, ...], shown: str, *, create: bool = False
-) -> Generator[int, None, None]:
+def _opened(workspace: Path, parts: tuple[str, ...], shown: str, *, create: bool = False) -> Generator[int, None, None]:
     if create:
         workspace.mkdir(parents=True, exist_ok=True)
     # The workspace itself is named by the engine and may well be reached through a link.
@@ -96,9 +94,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 def _replace_atomically(directory: int, name: str, data: bytes) -> None:
     # A random name with O_EXCL: two writers of one path never share a half-written file.
     temporary = _TEMPORARY_PREFIX + secrets.token_hex(8)
-    descriptor = os.open(
-        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=directory
-    )
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=directory)
     try:
         try:
             _write_all(descriptor, data)

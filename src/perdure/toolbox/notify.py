@@ -130,9 +130,7 @@ async def notify(
     body = body_bytes(event, data)
     try:
         async with (
-            httpx2.AsyncClient(
-                verify=tls_context(), timeout=timeout_seconds, follow_redirects=False
-            ) as client,
+            httpx2.AsyncClient(verify=tls_context(), timeout=timeout_seconds, follow_redirects=False) as client,
             client.stream("POST", address, content=body, headers=headers) as response,
         ):
             _judge(response.status_code, call)

@@ -110,9 +110,7 @@ async def _exists(target: _Target, call: CallContext) -> bool:
         return False
     except GenericError as problem:
         # Only a question was asked so far: an unreachable store is told apart from an unanswered put.
-        raise refused(
-            call, f"the object store does not answer: {_first_line(problem)}", retry=True
-        ) from problem
+        raise refused(call, f"the object store does not answer: {_first_line(problem)}", retry=True) from problem
     return True
 
 
@@ -203,14 +201,16 @@ async def upload(
         "size_bytes": len(data),
         "already_existed": not created,
     }
-    if created:
-        return receipt
+    if not created:
+        await _must_be_the_same(target, path, digest, call)
+    return receipt
+
+
+async def _must_be_the_same(target: _Target, path: str, digest: str, call: CallContext) -> None:
     stored = await _stored(target, call)
     if stored.sha256 == digest:
-        return receipt
+        return
     clash = f"{target.url} already holds sha256 {stored.sha256}; {path!r} has sha256 {digest}"
     if stored.owner == call.idempotency_key:
-        raise OutcomeUnknown(
-            f"{clash}. An earlier attempt of this very call stored it: the file has changed since"
-        )
+        raise OutcomeUnknown(f"{clash}. An earlier attempt of this very call stored it: the file has changed since")
     raise ToolFailed(f"{clash}. Nothing was overwritten", retry=False)

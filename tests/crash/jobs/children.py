@@ -4,8 +4,9 @@ import subprocess
 import sys
 from typing import Any
 
-from perdure import CallContext, Probe, tool
 from reference import answered
+
+from perdure import CallContext, Probe, tool
 from tests.provider.client import get, post
 from tests.provider.request import __file__ as request_file
 

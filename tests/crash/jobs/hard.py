@@ -4,10 +4,14 @@ import contextlib
 import os
 from typing import Any
 
-from mails import TOOLS
-from perdure import CallContext, CallFailed, ToolFailed, tool
+from mails import asked_open, asked_scoped, keyed_open, keyed_scoped, probed_open, probed_scoped
 from reference import answered
+
+from perdure import CallContext, CallFailed, ToolFailed, tool
 from tests.provider.client import post
+
+SENDERS = (asked_open, asked_scoped, keyed_open, keyed_scoped, probed_open, probed_scoped)
+TOOLS = {sender.name: sender for sender in SENDERS}
 
 
 @tool(side_effect_class="external", scope=["card"], key_ttl="24h")

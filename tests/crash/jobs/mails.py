@@ -3,8 +3,9 @@
 import asyncio
 from typing import Any
 
-from perdure import CallContext, Probe, tool
 from reference import answered
+
+from perdure import CallContext, Probe, tool
 from tests.provider.client import get, post
 
 

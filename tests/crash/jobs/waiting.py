@@ -5,8 +5,9 @@ import time
 from collections.abc import Awaitable
 from typing import Any
 
-from perdure import CallContext, tool
 from reference import answered
+
+from perdure import CallContext, tool
 from tests.provider.client import post
 
 

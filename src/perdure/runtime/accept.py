@@ -1,0 +1,77 @@
+"""Accept a run: its row stands before anything else happens, and its specification never changes (R016, R124)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.core.codec import Unstorable, canonical, sha256_hex, to_tagged
+from perdure.model.errors import SpecError, SpecMismatch
+from perdure.model.run import RunRow, RunSpec
+from perdure.runtime.life import Surroundings
+from perdure.store.sql_store import SqlStore
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
+
+
+def accept(
+    around: Surroundings, spec: RunSpec, run_id: str | None, path: str | None, entrypoint: str, workspaces: Path
+) -> str:
+    """Record a run, or find the one that has this id and this specification, and return its id.
+
+    Args:
+        spec: what is stored and hashed.
+        run_id: the caller's, or ``None`` for a fresh one.
+        path: the job file or the agent's file, from which another process can resume.
+        entrypoint: who asks: ``cli`` or ``library``.
+        workspaces: the folder in which the run's own one is.
+
+    Raises:
+        SpecError: the id or an input is of the wrong form.
+        SpecMismatch: the id is taken by another specification.
+    """
+    if run_id is not None and not _RUN_ID.match(run_id):
+        raise SpecError([f"run id {run_id!r}: letters, digits, '.', '_' and '-', at most 100"])
+    document = spec.as_document()
+    try:
+        text = json.dumps(to_tagged(document, at="job"), sort_keys=True, ensure_ascii=False)
+        digest = sha256_hex(canonical(document))
+    except Unstorable as problem:
+        raise SpecError([f"inputs: {problem}"]) from None
+    chosen = run_id or "r" + around.new_token()
+
+    def record(store: SqlStore) -> None:
+        known = store.runs.get(chosen)
+        if known is None:
+            store.runs.insert(
+                run_id=chosen,
+                name=spec.name,
+                now=around.clock.now(),
+                entrypoint=entrypoint,
+                spec=text,
+                spec_hash=digest,
+                job_path=path,
+                workspace=str(workspaces / chosen),
+                deadline_at=spec.deadline,
+            )
+        elif known.spec_hash != digest:
+            raise SpecMismatch(
+                f"run {chosen} exists with another specification:\n" + _difference(known, document),
+                next_command=f"perdure resume {chosen}   # goes on with the stored one",
+            )
+
+    around.ledger.run(record)
+    return chosen
+
+
+def _difference(known: RunRow, document: Mapping[str, Any]) -> str:
+    stored = json.loads(known.spec_json)
+    given = to_tagged(document)
+    return "\n".join(
+        f"  {key}: stored {json.dumps(stored.get(key))}, given {json.dumps(given.get(key))}"
+        for key in sorted({*stored, *given})
+        if stored.get(key) != given.get(key)
+    )

@@ -1,0 +1,202 @@
+"""Runs that are stopped, that wait in the process, or that belong to somebody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.cli_support import REPORT, TO_BOSS, Desk, ended, environment, wait_for
+
+SLOW = '''
+import asyncio, os, time
+from pathlib import Path
+from perdure import tool
+
+
+def until_released():
+    Path("started").touch()
+    while not Path("released").exists():
+        time.sleep(0.01)
+
+
+@tool(side_effect_class="external")
+def send() -> str:
+    with open("sent.log", "a") as log:
+        log.write("sent\\n")
+    until_released()
+    return "sent"
+
+
+@tool(side_effect_class="read_only")
+async def look() -> str:
+    Path("started").touch()
+    while not Path("released").exists():
+        await asyncio.sleep(0.01)
+    return "seen"
+
+
+def main(run):
+    return send()
+
+
+async def amain(run):
+    Path("started").touch()
+    while not Path("released").exists():
+        await asyncio.sleep(0.01)
+    return await look()
+
+
+def busy(run):
+    until_released()
+    return "free"
+'''
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A folder with a job that goes on until it is released."""
+    found = Desk(tmp_path)
+    found.write("slow.py", SLOW)
+    found.write("report.py", REPORT)
+    return found
+
+
+def started(desk: Desk, *words: str) -> subprocess.Popen[str]:
+    """Start a run and return when its agent is at work."""
+    process = desk.start("run", *words)
+    wait_for(lambda: (desk.folder / "started").exists(), "the agent is at work")
+    return process
+
+
+@pytest.mark.parametrize(
+    ("number", "function", "exit_code"),
+    [
+        (signal.SIGINT, "busy", 130),
+        (signal.SIGTERM, "busy", 143),
+        (signal.SIGINT, "amain", 130),
+        (signal.SIGTERM, "amain", 143),
+    ],
+)
+def test_a_stopped_run_prints_how_to_go_on(desk: Desk, number: signal.Signals, function: str, exit_code: int) -> None:
+    process = started(desk, f"slow.py:{function}", "--run-id", "s", "-o", "json")
+    process.send_signal(number)
+    said = ended(process)
+    assert said.code == exit_code
+    assert "Traceback" not in said.err
+    assert f"stopped by {number.name}" in said.err
+    assert "go on with: perdure resume s" in said.err
+    (desk.folder / "released").touch()
+    resumed = desk.paste(said.document["resume_command"])
+    assert resumed.code == 0
+
+
+def test_a_signal_in_the_middle_of_a_send_leaves_it_in_doubt(desk: Desk) -> None:
+    process = started(desk, "slow.py:main", "--run-id", "s")
+    process.send_signal(signal.SIGTERM)
+    assert ended(process).code == 143
+    assert desk.type("resume", "s").code == 7
+    assert desk.type("resolve", "s.1", "--happened", "--result", '"sent"', "--resume").code == 0
+    assert (desk.folder / "sent.log").read_text() == "sent\n"
+
+
+def test_a_live_owner_is_not_pushed_aside(desk: Desk) -> None:
+    process = started(desk, "slow.py:busy", "--run-id", "s")
+    refused = desk.type("resume", "s", "-o", "json")
+    refused.is_error(5, "PERDURE-150")
+    assert str(process.pid) in refused.document["message"]
+    assert desk.type("runs", "show", "s", "-o", "json").document["status"] == "running"
+    (desk.folder / "released").touch()
+    assert ended(process).code == 0
+
+
+def test_kill_owner(desk: Desk) -> None:
+    process = started(desk, "slow.py:busy", "--run-id", "s")
+    (desk.folder / "released").touch()
+    os.kill(process.pid, signal.SIGSTOP)
+    killed = desk.type("resume", "s", "--kill-owner", "-o", "json")
+    assert ended(process).code == -signal.SIGKILL
+    assert (killed.code, killed.document["result"]) == (0, "free")
+
+
+def test_waiting_in_the_process_says_what_for_and_goes_on(desk: Desk) -> None:
+    process = desk.start("run", "report.py:pay", "--run-id", "p", "--wait", "-o", "json")
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    while not line.strip().startswith("perdure approve "):
+        assert process.poll() is None, line
+        line = process.stderr.readline()
+    assert desk.type("runs", "show", "p", "-o", "json").document["status"] == "running"
+    approved = desk.paste(line)
+    assert (approved.code, approved.out) == (0, "p.1 (wire): prepared\n")
+    said = ended(process)
+    assert (said.code, said.document["result"]) == (0, "wired")
+    assert (desk.folder / "wires.log").read_text() == "500\n"
+
+
+def test_an_agent_that_exits_has_not_succeeded(desk: Desk) -> None:
+    desk.write("leaves.py", "def main(run):\n    raise SystemExit(0)\n")
+    said = desk.type("run", "leaves.py:main", "--run-id", "l")
+    said.is_error(1, "PERDURE-100")
+    assert "next: perdure resume l" in said.err
+
+
+def test_a_failed_run_is_reopened_only_by_resume(desk: Desk) -> None:
+    words = ("report.py:fails", *TO_BOSS, "--run-id", "f")
+    first = desk.type("run", *words, "-o", "json")
+    assert (first.code, first.document["error"]) == (1, {"code": "RuntimeError", "detail": "out of paper"})
+    assert desk.type("run", *words, "-o", "json").document["attempt"] == 1
+    assert desk.type("resume", "f", "-o", "json").document["attempt"] == 2
+    assert len(desk.mails()) == 1
+
+
+def test_keys_that_do_nothing_yet_are_named_once(desk: Desk) -> None:
+    desk.write(
+        "report.job.yaml",
+        'name: weekly\nagent: {python: "report:main"}\ninputs: {topic: SQLite, to: boss@example.org}\n'
+        "budgets: {max_steps: 50, max_wallclock_minutes: 90, max_retries_per_tool_call: 2}\n"
+        "constraints: {allowed_domains: [example.org], forbidden_actions: [rm]}\n"
+        "escalation: {ask_human_on_repeated_failures: true}\n",
+    )
+    said = desk.type("run", "report.job.yaml")
+    assert said.code == 0
+    warnings = [line for line in said.err.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == 1
+    named = "budgets.max_steps, budgets.max_wallclock_minutes, constraints.allowed_domains, "
+    assert warnings[0].endswith(f"{named}escalation.ask_human_on_repeated_failures")
+
+
+def test_a_warning_of_a_job_s_policy_is_shown(desk: Desk) -> None:
+    desk.write("p.yaml", "version: 1\nrules:\n  - tool: send_mail\n    scope: [to, subject]\n")
+    desk.write(
+        "j.yaml",
+        'name: weekly\nagent: {python: "report:main"}\npolicies: [p.yaml]\n'
+        "inputs: {topic: SQLite, to: boss@example.org}\n",
+    )
+    said = desk.type("run", "j.yaml")
+    assert said.code == 0
+    assert "warning: p.yaml:4" in said.err
+    assert "subject" in said.err
+
+
+def test_a_closed_pipe_is_no_error(desk: Desk) -> None:
+    assert desk.type("run", "report.py:main", *TO_BOSS).code == 0
+    reader, writer = os.pipe()
+    os.close(reader)
+    found = subprocess.run(
+        [sys.executable, "-m", "perdure", "calls", "show", "report-2026-w47.2"],
+        cwd=desk.folder,
+        env=environment({}),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    os.close(writer)
+    assert "Broken" not in found.stderr
+    assert "Traceback" not in found.stderr
