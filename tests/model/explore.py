@@ -6,7 +6,7 @@ from itertools import product
 from typing import NamedTuple
 
 from tests.model.machine import Fault, Life, answered
-from tests.model.rules import Context, did, quarantine
+from tests.model.rules import Context, quarantine
 from tests.model.words import Program, World
 
 LIVES = 12  # more than any program here needs
@@ -34,6 +34,7 @@ class Closed(NamedTuple):
 
     world: World
     status: str
+    unmet: frozenset[int]
 
 
 class Walk:
@@ -46,18 +47,20 @@ class Walk:
     def __init__(self, switches: int) -> None:
         self.switches = switches
         self.path: list[list[int]] = []  # the choice taken and how many there were
+        self.sends = 0
         self.shared = 0  # points that earlier lives of this walk have already shown
 
     def lives(self, world: World, program: Program, broken: frozenset[str], fault: Fault | None) -> Iterator[Cut | Closed]:
         while True:
-            self.depth = self.left = 0
+            self.depth = 0
             self.left = self.switches
             self.cuts: list[World] = []
             life = Life(world, program, broken, fault)
             status = life.run(self.pick)
+            self.sends = max(self.sends, life.sends)
             if fault is None or life.faulted:
                 yield from (Cut(cut) for cut in self.cuts)
-                yield Closed(ended(life), status)
+                yield Closed(life.now(), status, life.unmet())
             while self.path and self.path[-1][0] + 1 == self.path[-1][1]:
                 self.path.pop()
             if not self.path:
@@ -87,12 +90,6 @@ def left_behind(life: Life) -> Iterator[World]:
         yield world._replace(late=(*world.late, *late))
 
 
-def ended(life: Life) -> World:
-    """A life's own end, with what its last readers had not met."""
-    unmet = frozenset(n for n, row in enumerate(life.ledger.rows) if did(row) and life.ledger.unmet(n))
-    return life.now()._replace(base=unmet)
-
-
 class Explorer:
     """All ends of a program under so many crashes and faults; equal worlds are walked once and counted as often as met."""
 
@@ -117,30 +114,30 @@ class Explorer:
     def enter(self, world: World, crashes: int, depth: int) -> Counter[End]:
         found: Counter[End] = Counter()
         faults: list[Fault | None] = [None]
-        if crashes and self.faults:
-            faults += [Fault(send, how) for send in range(4) for how in ("lost", "mute", "late")]
-        for fault in faults:
-            left = crashes - (fault is not None)
-            for outcome in Walk(self.switches).lives(world, self.program, self.broken, fault):
+        for fault in faults:  # grows when the undisturbed life has shown how much it sends
+            left, walk = crashes - (fault is not None), Walk(self.switches)
+            for outcome in walk.lives(world, self.program, self.broken, fault):
                 if isinstance(outcome, Cut):
                     if left:
                         found.update(self.after(outcome.world, left - 1, depth + 1))
                     continue
                 self.lives += 1
                 found.update(self.closed(outcome, left, depth))
+            if fault is None and crashes and self.faults:
+                faults += [Fault(send, how) for send in range(walk.sends) for how in ("lost", "mute", "late")]
         return found
 
     def closed(self, outcome: Closed, left: int, depth: int) -> Counter[End]:
         """After a life's own end: a person answers, or resumes what failed, or all is over."""
-        world, unmet = outcome.world, outcome.world.base
+        world = outcome.world
         if outcome.status == "waiting":
             ledger = Context(world, self.broken)
             world = answered(world, ledger)
         elif outcome.status == "failed" and world.resumes < self.program.resumes:
             world = reopened(world)
         else:
-            return Counter({judged(world, outcome.status, unmet): 1})
-        return self.after(world._replace(base=frozenset(), begin=0) if not self.program.session else world, left, depth + 1)
+            return Counter({judged(world, outcome.status, outcome.unmet): 1})
+        return self.after(world, left, depth + 1)
 
 
 def reopened(world: World) -> World:

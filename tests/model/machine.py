@@ -1,9 +1,10 @@
 """One life of a program under a virtual scheduler: every ledger write, send and reply is a point it may be cut at."""
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import NamedTuple
 
-from tests.model.rules import MEMO, OVER, Context, effectful, matches, quarantine
+from tests.model.rules import MEMO, OVER, Context, did, effectful, matches, quarantine
 from tests.model.words import Call, Fail, Gather, Memo, Only, Program, Request, Step, Timeout, Try, World, arrive
 
 Wait = Callable[[], bool] | None
@@ -32,9 +33,9 @@ class Fault(NamedTuple):
 class Task:
     """A branch of the program, or work of the engine."""
 
-    def __init__(self, branch: tuple[int, ...] = ()) -> None:
+    def __init__(self, branch: tuple[int, ...], work: Callable[["Task"], Steps]) -> None:
         self.branch = branch
-        self.steps: Steps | None = None
+        self.steps = work(self)
         self.until: Wait = None
         self.error: Exception | None = None
         self.over = self.cancelled = False
@@ -45,7 +46,6 @@ class Task:
 
     def step(self) -> None:
         """Go on to the next point."""
-        assert self.steps is not None
         try:
             self.until = next(self.steps)
         except StopIteration:
@@ -73,14 +73,18 @@ class Life:
         """What would be left if the process died here."""
         return self.world._replace(rows=tuple(self.ledger.rows), released=self.ledger.released)
 
+    def unmet(self) -> frozenset[int]:
+        """Effects of the lineage that this life has not asked for."""
+        return frozenset(n for n, row in enumerate(self.ledger.rows) if did(row) and self.ledger.unmet(n))
+
     # entry, end
     def run(self, pick: Callable[["Life", int], int]) -> str:
         """Live this life: succeeded, failed or waiting."""
-        self.spawn((), self.takeover())
+        self.spawn((), lambda _: self.takeover())
         self.drain(pick)
         if any(effectful(r) and r.status in ("in_doubt", "running") for r in self.ledger.rows):
             return "waiting"
-        main = self.spawn((), self.main())
+        main = self.spawn((), self.main)
         self.drain(pick)
         if not main.over or any(r.status == "in_doubt" for r in self.ledger.rows):
             return "waiting"
@@ -92,9 +96,8 @@ class Life:
         self.world = self.world._replace(ended_by=getattr(main.error, "row", None))
         return "failed"
 
-    def spawn(self, branch: tuple[int, ...], steps: Steps) -> Task:
-        task = Task(branch)
-        task.steps = steps
+    def spawn(self, branch: tuple[int, ...], work: Callable[[Task], Steps]) -> Task:
+        task = Task(branch, work)
         self.tasks.append(task)
         return task
 
@@ -108,9 +111,9 @@ class Life:
             options: list[Task | None] = [*sorted(ready, key=lambda task: task is not current)]
             options += [None] * len(self.patience)
             if not options:
+                pick(self, 1)
                 return
-            quiet = not ready  # then patience may run out, or the life ends first
-            choice = pick(self, len(options) + quiet) if len(options) + quiet > 1 else pick(self, 1)
+            choice = pick(self, len(options) + (not ready))  # parked: patience runs out, or the life ends first
             if choice == len(options):
                 return
             chosen = options[choice]
@@ -135,12 +138,12 @@ class Life:
         return self.now() != before
 
     # a caller
-    def main(self) -> Steps:
-        top = self.tasks[-1]
+    def main(self, top: Task) -> Steps:
         begin = self.world.begin if self.program.session else 0
         for index, step in enumerate(self.program.steps):
             if index >= begin:
                 yield from self.body(top, None, (step,))
+            if self.program.session or "base = checkpoint" in self.broken:
                 self.world = self.world._replace(begin=index + 1, base=frozenset(self.ledger.seen))
                 yield None
 
@@ -165,10 +168,9 @@ class Life:
     def gather(self, task: Task, parent: int | None, step: Gather) -> Steps:
         children = []
         for branch in step.branches:
-            child = self.spawn((*task.branch, task.children), iter(()))  # type: ignore[arg-type]
-            child.steps = self.body(child, parent, branch)
+            work = partial(self.body, parent=parent, steps=branch)
+            children.append(self.spawn((*task.branch, task.children), work))
             task.children += 1
-            children.append(child)
         yield lambda: all(child.over for child in children)
         for child in children:
             if child.error is not None:
@@ -232,7 +234,7 @@ class Life:
         permit = ledger.guard(number)
         if permit == "go":
             ledger.change(number, status="running")
-            self.spawn((), self.dispatch(number))
+            self.spawn((), lambda _: self.dispatch(number))
             yield lambda: ledger.rows[number].status != "running" or "cancel not held back" in self.broken
         elif permit == "ask":
             self.challenge(number)
@@ -285,13 +287,12 @@ class Life:
         row = self.ledger.rows[number]
         spent = row.tries if "a new key for each attempt" in self.broken else 0
         request = Request(row.tool, row.args, (row.tool.name, row.args, row.occurrence, spent), row.intent)
-        self.ledger.change(number, tries=row.tries + (1 if spent or "a new key for each attempt" in self.broken else 0))
+        self.ledger.change(number, tries=row.tries + 1)
         fault = self.fault.how if self.fault is not None and self.fault.send == self.sends else None
         self.sends += 1
         self.faulted = self.faulted or fault is not None
         if row.tool.kind == "read":
             self.ledger.change(number, status="succeeded")
-            yield None
             return
         self.flying[number] = request
         yield None
@@ -309,7 +310,6 @@ class Life:
             yield from self.settle(number)
             return
         self.ledger.change(number, status="failed" if ref is None else "succeeded", ref=ref)
-        yield None
 
     def takeover(self) -> Steps:
         """R3: what was started is settled before main is entered, and nothing else is touched."""
@@ -320,9 +320,11 @@ class Life:
         for n, row in enumerate(self.ledger.rows):
             if row.status == "in_doubt" and effectful(row):
                 yield from self.settle(n)
+                yield None
             elif row.status == "prepared" and effectful(row) and "settle sends prepared" in self.broken:
                 self.ledger.change(n, status="running")
                 yield from self.dispatch(n)
+                yield None
 
     def settle(self, number: int) -> Steps:
         """The ladder: a probe, the same key again, a person."""
@@ -338,11 +340,8 @@ class Life:
                 self.world = quarantine(self.world)
             answer = self.ledger.evidence(number, matches(self.world, row), person=False)
             if answer != "unknown":
-                yield None
                 return
         self.ledger.change(number, asked=True)
-        self.world = self.world._replace(doubts=self.world.doubts + 1)
-        yield None
 
 
 def answered(world: World, ledger: Context) -> World:

@@ -91,7 +91,10 @@ class Context:
         equal = [n for n, r in enumerate(self.rows) if (r.tool, r.args, r.scope) == (call.tool, args, call.scope)]
         free = [n for n in equal if self.unmet(n) and self.adoptable(n)]
         if free:
-            return next((n for n in free if self.rows[n].branch == branch), free[0])
+            found = next((n for n in free if self.rows[n].branch == branch), free[0])
+            if "adoption leaves a row where it was" not in self.broken:
+                self.change(found, parent=parent, branch=branch)
+            return found
         if self.no_duplicates and call.tool.kind not in ("memo", "read"):
             joined = [n for n in equal if self.rows[n].status != "failed" and not void(self.rows[n])]
             if joined:
@@ -101,7 +104,11 @@ class Context:
         return len(self.rows) - 1
 
     def adoptable(self, number: int) -> bool:
-        """No other row already stands for this one."""
+        """No other row stands for this one, and no finished call: what lies under that is met with it or not at all."""
+        above = self.rows[number].parent
+        if above is not None and "adopted from under a finished call" not in self.broken:
+            if self.rows[above].status in ("succeeded", "failed") or not self.adoptable(above):
+                return False
         return all(row.same_as != number for row in self.rows)
 
     # R2b

@@ -123,7 +123,6 @@ class World(NamedTuple):
     released: frozenset[int] = frozenset()  # only a mutant fills this
     ended_by: int | None = None
     challenges: int = 0
-    doubts: int = 0
     resumes: int = 0
 
 

@@ -330,4 +330,4 @@ class MemoryMachine(RuleBasedStateMachine):
 
 
 TestMemory = MemoryMachine.TestCase
-TestMemory.settings = settings(max_examples=150, stateful_step_count=25, deadline=None, database=None)
+TestMemory.settings = settings(max_examples=80, stateful_step_count=25, deadline=None, database=None)

@@ -23,7 +23,7 @@ deadline: 2026-12-01T09:00:00Z        # optional, absolute
 stop_conditions: [{artifact: report.pdf}, {effect: send_mail, times: 1}]   # or a name
 escalation: {ask_human_on_repeated_failures: true}
 artifacts: {expected_outputs: [report.pdf]}
-"""  # noqa: E501
+"""
 
 # The specification of document 000 §6 with a name and an agent.
 DOCUMENT_000: dict[str, Any] = {

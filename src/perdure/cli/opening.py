@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from perdure.engine import Engine
 
 
+class NoLedger(NotFound):
+    """Nothing was ever run here."""
+
+
 def settings_of(options: argparse.Namespace) -> Settings:
     """Return where things are.
 
@@ -54,7 +58,3 @@ def engine_of(options: argparse.Namespace, *, create: bool = False) -> Generator
         entrypoint="cli",
     ) as engine:
         yield engine
-
-
-class NoLedger(NotFound):
-    """Nothing was ever run here."""

@@ -27,6 +27,7 @@ NOUNS: dict[str, tuple[str, ...]] = {
 }
 _VALUED = ("--state-dir", "--store", "--policy", "-o", "--output")
 _BARE = ("--debug",)
+_TELLING = ("-h", "--help", "--version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +71,25 @@ def cut(arguments: Sequence[str]) -> Words:
         UsageError: it names no command, or one that does not exist.
     """
     position = _first_word(arguments, 0)
-    if position is None:
+    if position is None or arguments[position] in _TELLING:
         return Words(tuple(arguments), (), ())
     noun = arguments[position]
     verbs = NOUNS.get(noun)
+    if verbs is None and noun.startswith("-"):
+        raise _no_such("flag", noun, (*_VALUED, *_BARE, *_TELLING), "perdure --help")
     if verbs is None:
-        raise _no_such(noun, NOUNS, "perdure --help")
+        raise _no_such("command", noun, NOUNS, "perdure --help")
     words = Words(tuple(arguments[:position]), (noun,), tuple(arguments[position + 1 :]))
     second = _first_word(arguments, position + 1) if verbs else None
-    if second is None:
+    if not verbs or second is None or arguments[second].startswith("-"):
         return words
     if arguments[second] not in verbs:
-        raise _no_such(arguments[second], verbs, f"perdure {noun} --help", under=f"{noun} ")
+        raise _no_such("command", arguments[second], verbs, f"perdure {noun} --help", under=f"{noun} ")
     return Words(words.before, (noun, arguments[second]), words.after)
 
 
 def _first_word(arguments: Sequence[str], start: int) -> int | None:
-    """Return where the first word that is no global flag and no value of one stands; None before another option."""
+    """Return where the first word stands that is no global flag and no value of one."""
     at = start
     while at < len(arguments):
         text = arguments[at]
@@ -95,15 +98,15 @@ def _first_word(arguments: Sequence[str], start: int) -> int | None:
         elif text in _BARE or text.startswith(tuple(f"{flag}=" for flag in _VALUED)) or text[:2] == "-o":
             at += 1
         else:
-            return None if text.startswith("-") else at
+            return at
     return None
 
 
-def _no_such(word: str, known: Iterable[str], help_command: str, *, under: str = "") -> UsageError:
+def _no_such(kind: str, word: str, known: Iterable[str], help_command: str, *, under: str = "") -> UsageError:
     names = list(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     hint = f"did you mean '{under}{near[0]}'?" if near else f"there are: {', '.join(names)}"
-    return UsageError(f"no such command '{under}{word}'; {hint}", next_command=help_command)
+    return UsageError(f"no such {kind} '{under}{word}'; {hint}", next_command=help_command)
 
 
 def wanted_format(arguments: Sequence[str]) -> str:
@@ -211,7 +214,11 @@ def _running(commands: _Commands) -> None:
 def _looking(commands: _Commands) -> None:
     runs = commands.noun("runs", "list or show runs")
     ls = runs.add("ls", "list runs, newest first", ("look_cmd", "runs_ls"))
-    ls.add_argument("--status", choices=("queued", "running", "waiting", "succeeded", "failed", "cancelled"))
+    ls.add_argument(
+        "--status",
+        choices=("queued", "running", "waiting", "succeeded", "failed", "cancelled"),
+        help="only runs in this state",
+    )
     _limit(ls, 50)
     _run_id(runs.add("show", "show where a run stands", ("look_cmd", "runs_show")))
     calls = commands.noun("calls", "list, show or explain tool calls")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import signal
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.look_cmd import summary
-from perdure.cli.opening import engine_of
+from perdure.cli.opening import engine_of, settings_of
 from perdure.cli.output import Output, note
 from perdure.model.errors import NotFound, PerdureError
 
@@ -41,8 +42,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
     inputs = parse_inputs(options.input)
     job = open_job(options.job)
+    _warn(job, settings_of(options).policy_paths(job.policies))
     with engine_of(options, create=True) as engine:
-        _warn(job, engine)
         run_id: str = options.run_id if options.run_id is not None else engine.new_run_id()
         with _telling(engine, run_id, options.wait):
             return _live(output, engine, run_id, lambda: engine.run(job, inputs, run_id=run_id, wait=options.wait))
@@ -61,8 +62,11 @@ def go_on(output: Output, engine: Engine, run: str, *, wait: bool = False, kill:
         return _live(output, engine, run_id, lambda: engine.resume(run_id, wait=wait, kill=kill))
 
 
-def _warn(job: JobFile, engine: Engine) -> None:
-    note(*(f"warning: {text}" for text in engine.policy.warnings))
+def _warn(job: JobFile, policies: Sequence[Path]) -> None:
+    """Say what is doubtful about a job and its policies; a mistake in them is told before a ledger is made."""
+    from perdure.config.policy_file import load_policy
+
+    note(*(f"warning: {text}" for text in load_policy(policies).warnings))
     unheeded = not_enforced(
         {
             "budgets": job.budgets,

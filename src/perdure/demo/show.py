@@ -140,7 +140,7 @@ class Show:
         lost = story.lost()
         if moment is None:
             self._screen.line(f"crash point reached, process {ended.pid}: {ended.words.strip()}", "kill")
-        elif moment.tool in lost.values():
+        elif moment.server is None or moment.tool in lost.values():
             self._screen.line(f"SIGKILL process {ended.pid}: {moment.words}", "kill")
         else:
             raise DemoError(f"{moment.name}: the process was killed too late, its receipt was written already")

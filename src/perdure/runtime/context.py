@@ -97,8 +97,12 @@ class Context:
         self._drop(row.call_no)
         if not self.holds(row.call_no) and row.call_no not in self.seen:
             self._add_unmet(row)
-            key = CallKey(row.tool_namespace, row.tool_name, row.args_hash)
-            # It stands where it stood: the oldest equal row is adopted first.
+            self._put_in_place(row)
+
+    def _put_in_place(self, row: CallRow) -> None:
+        """Let a freed row stand where it stood: of equal rows the oldest is adopted first."""
+        key = self._key_of.get(row.call_no)
+        if key is not None:
             self._equal[key] = dict(sorted(self._equal[key].items()))
             self._by_branch[key, row.branch] = deque(sorted(set(self._by_branch[key, row.branch])))
 

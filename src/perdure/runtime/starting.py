@@ -308,12 +308,12 @@ def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[Call
     store.calls.move(row, CallEvent.ASK_APPROVAL, life.fence, now)
     ids = [item.tool_call_id for item in against]
     again = any(
-        question.kind == "challenge"
+        item.tool_call_id in json.loads(question.detail or "{}").get("kin", ())
         for item in against
         for other in store.calls.same_tool(life.run_id, CallKey(row.tool_namespace, row.tool_name, row.args_hash))
         if other.call_no != row.call_no
         for question in store.questions.of_call(other.tool_call_id)
-        if question.detail and item.tool_call_id in json.loads(question.detail)["kin"]
+        if question.kind == "challenge"
     )
     hint = "; your arguments change per life: use run.memo" if again else ""
     store.questions.ask(

@@ -65,13 +65,13 @@ def lost_replies(run: Any) -> dict[str, Any]:
 
 
 def changed(run: Any) -> dict[str, Any]:
-    """The wording is another one in every life, and nobody put it into a memo."""
+    """After a crash the wording is another one, because nobody put it into a memo."""
     send, url, tag = TOOLS[run.inputs["tool"]], run.inputs["url"], run.inputs["tag"]
-    return {"mail": send(url, f"{tag}:mail", os.urandom(8).hex())["id"]}
+    return {"mail": send(url, f"{tag}:mail", f"draft {min(run.attempt, 2)}")["id"]}
 
 
 def deduped(run: Any) -> dict[str, Any]:
-    """As `changed`, but the program says itself that it is one effect."""
+    """The wording is another one in every life, but the program says itself that it is one effect."""
     send, url, tag = TOOLS[run.inputs["tool"]], run.inputs["url"], run.inputs["tag"]
     text = os.urandom(8).hex()
     return {"mail": run.call(send, url, f"{tag}:mail", text, dedupe_key=f"{tag}-mail")["id"]}
