@@ -132,6 +132,8 @@ def test_a_running_call_of_a_life_that_is_gone(kind: SideEffectClass, expected: 
         ({**NOT_DONE, "probe_lag_seconds": 0.0, "gone_seconds": 0.0}, Next.NOT_DONE),
         ({**NOT_DONE, "probe_exhausted": True}, Next.ASK),
         ({"replay_policy": PROBED, "has_probe": True, "probe_exhausted": True}, Next.ASK),
+        # A probe that cannot tell and a key that lives: the next rung of the ladder before a person is asked.
+        ({**RESENDABLE, "replay_policy": PROBED, "has_probe": True, "probe_exhausted": True}, Next.SEND_AGAIN),
         # A twin in flight: a probe could mistake its effect for this one, and even two noes wait.
         ({"replay_policy": PROBED, "has_probe": True, "twin_running": True}, Next.AWAIT_TWIN),
         ({**NOT_DONE, "twin_running": True}, Next.AWAIT_TWIN),
@@ -192,7 +194,9 @@ def test_no_combination_of_facts_breaks_the_quarantine() -> None:
         if kind is Next.NOT_DONE:
             assert facts.negatives >= 2 and facts.negative_after_lag and facts.has_probe, facts
         if kind is Next.SEND_AGAIN:
-            assert facts.replay_policy is KEYED and facts.first_was_keyed and facts.attempts_left > 0, facts
+            last_rung = facts.replay_policy is PROBED and facts.has_probe and facts.probe_exhausted
+            assert (facts.replay_policy is KEYED or last_rung) and facts.first_was_keyed, facts
+            assert facts.attempts_left > 0, facts
             assert facts.key_alive_seconds is not None and facts.key_alive_seconds > 0, facts
         if kind is Next.PROBE:
             assert facts.has_probe and not facts.probe_exhausted and not facts.twin_running, facts

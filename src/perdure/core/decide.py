@@ -55,6 +55,7 @@ class CallFacts:
         negative_after_lag: one of them came at least ``probe_lag_seconds`` after the sender was gone.
         probe_lag_seconds: how long a "no" may be wrong.
         probe_exhausted: the probe could not tell, and asking again at once is no use.
+        probe_reason: why it could not.
         key_alive_seconds: how long the provider still remembers the key; ``None`` if there is no key.
         first_was_keyed: the first dispatch already carried the key under this policy (#41).
         attempts_left: requests that the budget still allows.
@@ -72,6 +73,7 @@ class CallFacts:
     negative_after_lag: bool = False
     probe_lag_seconds: float = 10.0
     probe_exhausted: bool = False
+    probe_reason: str = ""
     key_alive_seconds: float | None = None
     first_was_keyed: bool = False
     attempts_left: int = 0
@@ -118,18 +120,28 @@ def _in_doubt(row: CallRow, facts: CallFacts) -> Step:
 def _keyed(facts: CallFacts) -> Step:
     if facts.attempts_left < 1:
         return Step(Next.ASK, "the attempts are used up and the last answer did not settle it")
-    if facts.first_was_keyed and facts.key_alive_seconds is not None and facts.key_alive_seconds > 0:
-        if facts.wait_seconds > 0:
-            return Step(Next.WAIT_UNTIL, "the next attempt is not due yet", facts.wait_seconds)
-        return Step(Next.SEND_AGAIN, "the provider still remembers the key: same key, same request")
-    if facts.has_probe:
+    if _key_lives(facts):
+        return _same_key(facts)
+    if facts.has_probe and not facts.probe_exhausted:
         return _probed(facts)
     return Step(Next.ASK, "the provider may have forgotten the key")
 
 
+def _key_lives(facts: CallFacts) -> bool:
+    return facts.first_was_keyed and facts.key_alive_seconds is not None and facts.key_alive_seconds > 0
+
+
+def _same_key(facts: CallFacts) -> Step:
+    if facts.wait_seconds > 0:
+        return Step(Next.WAIT_UNTIL, "the next attempt is not due yet", facts.wait_seconds)
+    return Step(Next.SEND_AGAIN, "the provider still remembers the key: same key, same request")
+
+
 def _probed(facts: CallFacts) -> Step:
     if facts.probe_exhausted:
-        return Step(Next.ASK, "the provider could not tell")
+        if _key_lives(facts) and facts.attempts_left > 0:
+            return _same_key(facts)
+        return Step(Next.ASK, f"the provider could not tell{facts.probe_reason and f' ({facts.probe_reason})'}")
     if facts.twin_running:
         return Step(Next.AWAIT_TWIN, "another call of this tool is being sent; a probe could mistake it for this one")
     gone = facts.gone_seconds or 0.0

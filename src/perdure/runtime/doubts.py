@@ -40,6 +40,7 @@ class Doubt:
     negatives: int = 0
     negative_after_lag: bool = False
     exhausted: bool = False
+    reason: str = ""
     gone_at: float | None = None
     sender: Sender | None = None
     sender_overdue: bool = False
@@ -77,6 +78,7 @@ def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
         negative_after_lag=doubt.negative_after_lag,
         probe_lag_seconds=decision.probe_lag_seconds if decision is not None else 0.0,
         probe_exhausted=doubt.exhausted,
+        probe_reason=doubt.reason,
         key_alive_seconds=_key_alive_seconds(life, row, now) if decision is not None else None,
         first_was_keyed=row.key_expires_at is not None,
         attempts_left=attempts_left(life, row, decision),
@@ -156,7 +158,7 @@ def ask_probe(life: Life, row: CallRow, doubt: Doubt) -> Loop:
         gone = 0.0 if doubt.gone_at is None else asked_at - doubt.gone_at
         doubt.negative_after_lag = doubt.negative_after_lag or gone >= lag_seconds
     elif verdict == "unknown":
-        doubt.exhausted = True
+        doubt.exhausted, doubt.reason = True, answer.reason
     return row
 
 
