@@ -55,6 +55,17 @@ def chatty(run):
     return main(run)
 
 
+@tool(side_effect_class="read_only")
+def look() -> int:
+    return 1
+
+
+def fickle(run):
+    receipt = send_mail("boss@example.org", "Report", os.environ.get("WORDING", "reworded"))
+    look()
+    return receipt
+
+
 def fails(run):
     send_mail(run.inputs["to"], "Report", "x")
     raise RuntimeError("out of paper")

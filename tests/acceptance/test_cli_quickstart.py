@@ -138,6 +138,23 @@ def test_a_policy_of_the_command_line_stands_in_the_printed_commands(desk: Desk)
     assert len(desk.mails()) == 1
 
 
+@pytest.mark.parametrize(("verdict", "mails"), [("--same", 1), ("--another", 2)])
+def test_a_challenge_is_answered(desk: Desk, verdict: str, mails: int) -> None:
+    first = {"PERDURE_TEST_CRASH_AFTER_TOOL": "look", "WORDING": "first"}
+    died = desk.type("run", "report.py:fickle", "--run-id", "f", env=first)
+    assert died.code == 137
+    waits = desk.type("resume", "f", "-o", "json")
+    assert (waits.code, waits.document["reason"]) == (6, "challenge")
+    assert len(desk.mails()) == 1
+    challenged = waits.document["waiting_for"][0]["tool_call_id"]
+    assert f"perdure resolve {challenged} {verdict}" in waits.document["waiting_for"][0]["commands"]
+    desk.type("resolve", challenged, "--same", "f.99").is_error(2, "PERDURE-160")
+    settled = desk.type("resolve", challenged, verdict, "--resume", "-o", "json")
+    assert settled.code == 0
+    assert settled.document["result"] == {"id": "m1"}
+    assert len(desk.mails()) == mails
+
+
 def test_a_denied_call_ends_the_run(desk: Desk) -> None:
     waits = desk.type("run", "report.py:pay", "-o", "json")
     assert (waits.code, waits.document["reason"]) == (6, "approval")

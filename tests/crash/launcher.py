@@ -5,12 +5,14 @@ child opens its own ledger after the fork, has its own pid and start time, and e
 crash knob, or by a signal. One JSON object a line on stdin and stdout; it ends when its stdin is closed.
 """
 
+import atexit
 import gc
 import json
 import os
 import signal
 import sys
 import tempfile
+import traceback
 from typing import Any
 
 LIFE_SECONDS = 25
@@ -52,7 +54,7 @@ def _text(file: Any) -> str:
 
 
 def _become(request: dict[str, Any], out: int, err: int) -> None:
-    """Live the life in the forked child; `sys.exit` runs what an interpreter runs at its end."""
+    """Live the life in the forked child, and do what an interpreter does at its end, but for freeing its memory."""
     from tests.crash.child import Order, obey
 
     signal.alarm(LIFE_SECONDS)  # a life that hangs is killed, and its parent sees the signal
@@ -61,7 +63,15 @@ def _become(request: dict[str, Any], out: int, err: int) -> None:
     os.dup2(out, 1)
     os.dup2(err, 2)
     os.environ.update(request["environ"])
-    sys.exit(obey(Order(**request["order"])))
+    exit_code = 1
+    try:
+        exit_code = obey(Order(**request["order"]))
+    except BaseException:
+        traceback.print_exc()
+    atexit._run_exitfuncs()  # the crash knob's last word is said there
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
 
 
 if __name__ == "__main__":

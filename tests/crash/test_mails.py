@@ -19,9 +19,8 @@ def mails(function: str, tool: str, *, quarrels: bool = False) -> Program:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("function", "tool"),
-    [("ten", "keyed_scoped"), ("ten", "probed_open"), ("ten_side_by_side", "probed_scoped"),
-     ("ten_side_by_side", "keyed_open")],
-)  # fmt: skip
+    [("ten", "keyed_scoped"), ("ten", "probed_open"), ("ten_side_by_side", "probed_scoped")],
+)
 def test_ten_mails_to_ten_people_are_ten(bench: Bench, function: str, tool: str) -> None:
     passages = bench.loop(mails(function, tool))
     assert sum(1 for passage in passages if passage.crashed_at) >= 60
@@ -30,9 +29,8 @@ def test_ten_mails_to_ten_people_are_ten(bench: Bench, function: str, tool: str)
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("tool", ["asked_scoped", "asked_open"])
-def test_ten_mails_with_a_person_who_looks_are_ten(bench: Bench, tool: str) -> None:
-    passages = bench.loop(mails("ten", tool))
+def test_ten_mails_with_a_person_who_looks_are_ten(bench: Bench) -> None:
+    passages = bench.loop(mails("ten", "asked_open"))
     assert all(len(passage.answers) == passage.was_due for passage in passages)
     assert {word for passage in passages for word in passage.answers} == {"happened", "did_not_happen"}
 
@@ -41,7 +39,7 @@ def test_ten_mails_with_a_person_who_looks_are_ten(bench: Bench, tool: str) -> N
 @pytest.mark.parametrize(
     ("function", "tool"),
     [("reminders", "keyed_scoped"), ("reminders", "probed_open"), ("reminders", "asked_open"),
-     ("twin_reminders", "keyed_open"), ("twin_reminders", "probed_scoped"), ("twin_reminders", "asked_scoped")],
+     ("twin_reminders", "keyed_open"), ("twin_reminders", "asked_scoped")],
 )  # fmt: skip
 def test_three_identical_reminders_on_purpose_are_three(bench: Bench, function: str, tool: str) -> None:
     passages = bench.loop(mails(function, tool))

@@ -140,3 +140,37 @@ def test_dataclasses_come_back_as_themselves_by_the_annotation(tmp_path: Path) -
     live(tmp_path, lambda run: main(run, True))
     live(tmp_path, lambda run: main(run, False), resume=True)
     assert seen[0] == seen[1] == (Page("u", 3), Report("R", [Page("u", 3)]))
+
+
+def test_a_tool_that_main_reaches_through_another_object_settles_unattended(tmp_path: Path) -> None:
+    import types
+
+    keys: list[str] = []
+
+    def make() -> Any:
+        @tool(name="far_away", side_effect_class="external", key_ttl="24h")
+        def send(x: int, *, call: Any) -> int:
+            keys.append(call.idempotency_key)
+            if len(keys) == 1:
+                raise KeyboardInterrupt
+            return x
+
+        return types.SimpleNamespace(send=send)
+
+    mails = make()
+    with open_engine(tmp_path) as engine:
+        with pytest.raises(KeyboardInterrupt):
+            engine.run(lambda run: mails.send(1), run_id="r1")
+        done = engine.resume("r1", main=lambda run: mails.send(1))
+    assert (done.status, done.result) == ("succeeded", 1)
+    assert len(keys) == 2
+    assert len(set(keys)) == 1
+
+
+def test_a_failed_run_says_where_in_the_agent_it_failed(tmp_path: Path) -> None:
+    def main(run: Any) -> Any:
+        return {}["missing"]
+
+    done = live(tmp_path, main)
+    assert done.error_code == "KeyError"
+    assert "test_values_and_refusals.py:" in (done.error_detail or "")

@@ -60,6 +60,7 @@ class CallFacts:
         first_was_keyed: the first dispatch already carried the key under this policy (#41).
         attempts_left: requests that the budget still allows.
         wait_seconds: until ``not_before``.
+        tool_known: this program has the tool.
         replay_policy: what the current policy says; doubts are settled by it (#41).
     """
 
@@ -79,6 +80,7 @@ class CallFacts:
     attempts_left: int = 0
     wait_seconds: float = 0.0
     replay_policy: ReplayPolicy = ReplayPolicy.ASK
+    tool_known: bool = True
 
 
 def decide(row: CallRow, facts: CallFacts) -> Step:
@@ -110,6 +112,8 @@ def _in_doubt(row: CallRow, facts: CallFacts) -> Step:
         if facts.sender_here:
             return Step(Next.AWAIT_SENDER, "its own thread is still sending; its return is the outcome")
         return Step(Next.ASK, "the sender, or a child of it, may still be sending")
+    if not facts.tool_known:
+        return Step(Next.ASK, f"this program has no tool {row.tool_name}: import it, or list its module under tools")
     if facts.replay_policy is ReplayPolicy.REPLAY_IDEMPOTENT:
         return _keyed(facts)
     if facts.has_probe and facts.replay_policy is ReplayPolicy.RECONCILE:

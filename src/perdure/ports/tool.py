@@ -13,12 +13,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
+from weakref import WeakSet
 
 from perdure.core.codec import has_shape
 from perdure.core.duration import parse_duration
 from perdure.model.errors import NoActiveRun, UsageError
 from perdure.model.policy import ToolDeclaration
-from perdure.model.toolcall import LOCAL_NAMESPACE, Repeat, ReplayPolicy
+from perdure.model.toolcall import INNER_NAMESPACES, LOCAL_NAMESPACE, Repeat, ReplayPolicy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -103,6 +104,13 @@ current_run: ContextVar[RunPort | None] = ContextVar("perdure_current_run", defa
 current_context: ContextVar[CallContext | None] = ContextVar("perdure_current_call", default=None)
 
 ProbeFunction = Callable[[CallContext], Any]
+_MADE: dict[tuple[str, str], WeakSet[Tool[Any, Any]]] = {}
+
+
+def made(namespace: str, name: str) -> Tool[Any, Any] | None:
+    """Return the tool of a name that this process has made, wherever; ``None`` where there is none, or several."""
+    found = {getattr(item.plain, "__code__", item): item for item in _MADE.get((namespace, name), ())}
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 class Tool(Generic[P, R]):
@@ -120,6 +128,8 @@ class Tool(Generic[P, R]):
         kept = [p for name, p in full.parameters.items() if name != "call" or not self.takes_context]
         self.signature = full.replace(parameters=kept)
         self.__signature__ = self.signature
+        if declaration.namespace not in INNER_NAMESPACES:
+            _MADE.setdefault((declaration.namespace, declaration.name), WeakSet()).add(self)
         parameters = self.signature.parameters.values()
         usual = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
         self.places = tuple(p.name for p in parameters if usual and p.kind is p.POSITIONAL_OR_KEYWORD)

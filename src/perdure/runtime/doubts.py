@@ -83,6 +83,7 @@ def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
         first_was_keyed=row.key_expires_at is not None,
         attempts_left=attempts_left(life, row, decision),
         wait_seconds=waiting,
+        tool_known=doubt.tool is not None,
         replay_policy=decision.replay_policy if decision is not None else ReplayPolicy.ASK,
     )
 

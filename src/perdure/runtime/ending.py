@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from perdure.core.codec import encode_or_repr
 from perdure.core.transitions import CallEvent, RunEvent, next_run_status
-from perdure.model.errors import CallDenied, CallError, DeadlineExceeded
+from perdure.model.errors import CallDenied, CallError, DeadlineExceeded, PerdureError
 from perdure.model.run import RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import CallRow, CallStatus
 from perdure.runtime import recording, starting
@@ -18,6 +20,7 @@ from perdure.runtime.life import Life
 from perdure.runtime.steps import block_open_steps
 from perdure.store.sql_store import SqlStore
 
+_LOG = logging.getLogger("perdure")
 _PRECEDENCE = (
     WaitReason.IN_DOUBT,
     WaitReason.APPROVAL,
@@ -96,6 +99,7 @@ def _succeed(life: Life, store: SqlStore, ending: Ending) -> None:
 
 
 def _fail(life: Life, store: SqlStore, problem: BaseException) -> None:
+    _LOG.info("run %s failed", life.run_id, exc_info=problem)
     code, detail = error_words(problem)
     store.steps.move(
         life.root.step_id, life.fence, StepStatus.FAILED, now=life.now(), error_code=code, error_detail=detail
@@ -154,7 +158,24 @@ def error_words(problem: BaseException) -> tuple[str, str]:
         return "deadline", str(problem)
     if isinstance(problem, CallDenied):
         return "denied", str(problem)
-    return type(problem).__name__, str(problem)
+    return type(problem).__name__, str(problem) + _raised_at(problem)
+
+
+def _raised_at(problem: BaseException) -> str:
+    """Return where in the agent's own code an error was raised; the whole traceback goes to the log."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(problem.__traceback__)
+        if not frame.filename.startswith(_OWN_FOLDER) and not frame.filename.startswith(_LIBRARY_FOLDER)
+    ]
+    if not frames or isinstance(problem, PerdureError):
+        return ""
+    last = frames[-1]
+    return f" ({Path(last.filename).name}:{last.lineno} in {last.name})"
+
+
+_OWN_FOLDER = str(Path(__file__).parents[1])
+_LIBRARY_FOLDER = str(Path(traceback.__file__).parent)
 
 
 class ConditionsUnmet(Exception):

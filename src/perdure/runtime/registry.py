@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeGuard
 
 from perdure.model.errors import SpecError, ToolConflict
-from perdure.ports.tool import Tool
+from perdure.ports.tool import Tool, made
 from perdure.runtime.agent import names_of_module
 
 AnyTool = Tool[Any, Any]
@@ -34,8 +34,12 @@ class Registry:
             raise ToolConflict(f"two tools are called {item.name!r}: {_where(known.plain)} and {_where(item.plain)}")
 
     def find(self, namespace: str, name: str) -> AnyTool | None:
-        """Return the tool of a row, or ``None`` where this program does not have it."""
-        return self._tools.get((namespace, name))
+        """Return the tool of a row, or ``None`` where this program does not have it.
+
+        Settling needs a tool before the agent has called it, so one that the agent reaches only through other modules
+        is looked for among all that this process has made.
+        """
+        return self._tools.get((namespace, name)) or made(namespace, name)
 
     def by_name(self, name: str) -> AnyTool | None:
         """Return the tool of a bare name."""
