@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from perdure.model.errors import StorageFault, StoreError
@@ -162,13 +163,13 @@ class Ledger:
             self._transact(batch)
         except StoreError as problem:
             self.fault = self.fault or problem
-            for member in batch:
-                member.error = problem
-        for member in batch:
-            member.done = True
-        for member in batch:
-            if member.notify is not None:
-                member.notify(member)
+            _answer(batch, problem)
+        except BaseException:
+            # A signal came in between. The caller that it hit goes on with it; the others must not take it for success.
+            _answer(batch, StorageFault("a signal interrupted the commit"))
+            raise
+        else:
+            _answer(batch, None)
 
     def _transact(self, batch: list[Member[Any]]) -> None:
         connection = self._store.connection
@@ -211,6 +212,17 @@ class Ledger:
             member.error = problem
         else:
             connection.release()
+
+
+def _answer(batch: list[Member[Any]], problem: StoreError | None) -> None:
+    for member in batch:
+        member.error = problem or member.error
+        member.done = True
+    for member in batch:
+        if member.notify is not None:
+            # An event loop that is closed cannot be told any more, and then nobody waits in it.
+            with suppress(RuntimeError):
+                member.notify(member)
 
 
 def _roll_back(connection: Any) -> None:
