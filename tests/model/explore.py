@@ -20,6 +20,7 @@ class End(NamedTuple):
     meant: tuple[str, ...]  # the same, as the person who wrote the program would say it
     challenges: int
     unmet: tuple[str, ...]
+    uncalled: tuple[str, ...]  # sent though nobody asked for it any more
     rows: tuple[str, ...]
 
 
@@ -157,6 +158,7 @@ def judged(world: World, status: str, unmet: frozenset[int]) -> End:
         tuple(sorted(f"{r.tool.name} {r.intent}" for r in log)),
         world.challenges,
         tuple(sorted(f"{world.rows[n].tool.name} {world.rows[n].args}" for n in unmet)),
+        tuple(sorted(f"{r.tool.name} {r.args}" for r in log if not r.wanted)),
         tuple(sorted(f"{row.tool.name} {row.args} {row.status}" for row in world.rows)),
     )
 

@@ -233,7 +233,7 @@ class Life:
             return
         permit = ledger.guard(number)
         if permit == "go":
-            ledger.change(number, status="running")
+            ledger.change(number, status="running", tries=ledger.rows[number].tries + 1)
             self.spawn((), lambda _: self.dispatch(number))
             yield lambda: ledger.rows[number].status != "running" or "cancel not held back" in self.broken
         elif permit == "ask":
@@ -286,8 +286,9 @@ class Life:
         """Send, and record what comes back. From the first byte on, a lost outcome is a doubt."""
         row = self.ledger.rows[number]
         spent = row.tries if "a new key for each attempt" in self.broken else 0
-        request = Request(row.tool, row.args, (row.tool.name, row.args, row.occurrence, spent), row.intent)
-        self.ledger.change(number, tries=row.tries + 1)
+        key = (row.tool.name, row.args, row.occurrence, spent)
+        wanted = bool(self.ledger.held[number]) or row.tries > 0
+        request = Request(row.tool, row.args, key, row.intent, wanted)
         fault = self.fault.how if self.fault is not None and self.fault.send == self.sends else None
         self.sends += 1
         self.faulted = self.faulted or fault is not None
@@ -330,7 +331,7 @@ class Life:
         """The ladder: a probe, the same key again, a person."""
         row = self.ledger.rows[number]
         if row.tool.kind in ("keyed", "create"):
-            self.ledger.change(number, status="running")
+            self.ledger.change(number, status="running", tries=row.tries + 1)
             yield from self.dispatch(number)
             return
         if row.tool.kind == "probed":

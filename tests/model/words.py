@@ -107,6 +107,7 @@ class Request(NamedTuple):
     args: str
     key: tuple[str, str, int, int]
     intent: str
+    wanted: bool = True  # a live call asked for it, or it settles what had been started
     accepted: bool = True
 
 

@@ -305,8 +305,4 @@ def _is_text(text: str) -> bool:
 
 def sha256_hex(*parts: bytes) -> str:
     """Return the SHA-256 of the parts, each preceded by its length so that no two lists collide."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-    return digest.hexdigest()
+    return hashlib.sha256(b"".join([len(part).to_bytes(8, "big") + part for part in parts])).hexdigest()

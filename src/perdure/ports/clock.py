@@ -26,9 +26,17 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clock."""
 
+    def __init__(self) -> None:
+        self._second = (-1, "")
+
     def now(self) -> str:
-        """Return the machine's wall time."""
-        return format_time(datetime.now(UTC))
+        """Return the machine's wall time; its date is written once a second, since each call asks several times."""
+        second, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+        known, text = self._second
+        if known != second:
+            text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._second = (second, text)
+        return f"{text}.{nanoseconds // 1000:06}Z"
 
     def monotonic(self) -> float:
         """Return the machine's monotonic time in seconds."""

@@ -43,13 +43,10 @@ class Gateway:
             raise Withdrawn
         begun = yield Commit(lambda store: starting.find_or_mint(life, store, request, operation))
         doubt = Doubt(request.decision, request.tool)
-        cause: BaseException | None = None
-        row: CallRow = begun.row
-        if begun.started:
-            row, cause = yield from self._attempt(operation, request.tool, request.decision, row, request)
-        elif begun.gate is not Gate.PASS:
-            row = yield from self._held_back(request, operation, begun)
+        row, cause = yield from self._after_start(request, operation, begun)
         while True:
+            if row.status not in (CallStatus.RUNNING, CallStatus.IN_DOUBT):
+                life.unsettled.discard(row.call_no)
             if operation.is_withdrawn() and row.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL):
                 self._withdraw(row)
             step = decide(row, doubts.facts(life, row, doubt))
@@ -57,11 +54,7 @@ class Gateway:
                 return self._deliver(row, request, cause, operation.response)
             if step.kind is Next.START:
                 begun = yield from self._start(request, operation, row)
-                row = begun.row
-                if begun.started:
-                    row, cause = yield from self._attempt(operation, request.tool, request.decision, row, request)
-                elif begun.gate is not Gate.PASS:
-                    row = yield from self._held_back(request, operation, begun)
+                row, cause = yield from self._after_start(request, operation, begun)
             else:
                 row, cause = yield from self._advance(row, step, operation, doubt)
 
@@ -87,8 +80,16 @@ class Gateway:
 
     def _withdraw(self, row: CallRow) -> None:
         """Give a row that is provably not started back, because its caller was cancelled (semantics §2.3)."""
+        self._life.unsettled.discard(row.call_no)
         self._life.context.free(row)
         raise Withdrawn
+
+    def _after_start(self, request: CallRequest, operation: Operation, begun: starting.Begun) -> Loop:
+        if begun.started:
+            return (yield from self._attempt(operation, request.tool, request.decision, begun.row, request))
+        if begun.gate is not Gate.PASS:
+            return (yield from self._held_back(request, operation, begun)), None
+        return begun.row, None
 
     def _start(self, request: CallRequest, operation: Operation, row: CallRow) -> Loop:
         life = self._life
@@ -220,9 +221,10 @@ class Gateway:
             )
             return row.succeeded(life.now())
         try:
-            return (yield Commit(lambda store: recording.keep_receipt(life, store, row, receipt)))
+            yield Commit(lambda store: recording.keep_receipt(life, store, row, receipt))
         except StoreError as problem:
             raise unsaved(row, receipt.text, problem) from problem
+        return row.succeeded(life.now())
 
     # --- delivery ------------------------------------------------------------------------------------------------
 

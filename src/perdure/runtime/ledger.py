@@ -175,11 +175,9 @@ class Ledger:
         connection = self._store.connection
         connection.begin()
         try:
-            if len(batch) == 1:
-                self._perform_alone(batch[0])
-            else:
-                for member in batch:
-                    self._perform(member)
+            self._perform_first(batch[0])
+            for member in batch[1:]:
+                self._perform(member)
             self._crash_point("before commit")
             connection.commit()
         except BaseException:
@@ -187,8 +185,8 @@ class Ledger:
             raise
         self._crash_point("after commit")
 
-    def _perform_alone(self, member: Member[Any]) -> None:
-        """Perform the only member of a group: its savepoint would be the transaction itself."""
+    def _perform_first(self, member: Member[Any]) -> None:
+        """Perform the first member of a group: nothing stands before it, so that the transaction is its savepoint."""
         try:
             member.value = member.work(self._store)
         except StorageFault:

@@ -102,6 +102,8 @@ class Life:
         self.parked_for: list[tuple[str, CallRow | None, tuple[CallRow, ...]]] = []
         self.on_close: Callable[[], None] = _nothing
         self.closed = False
+        self.unsettled: set[int] = set()
+        """Effectful rows that this life has started and not yet seen settled; with none, nothing can be in doubt."""
         self.posted_receipts: set[int] = set()
         """Rows whose receipt is on its way to the ledger: served no more, and in no doubt either."""
         self.refused: DeadlineExceeded | None = None

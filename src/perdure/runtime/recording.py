@@ -33,11 +33,10 @@ def receipt_of(life: Life, row: CallRow, outcome: Outcome) -> Receipt:
     return Receipt(text, None)
 
 
-def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> CallRow | None:
-    """Store a receipt for a started row.
+def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> bool:
+    """Store a receipt for a started row, and return whether this life still had the right to.
 
-    A stale owner's receipt is refused by the fence and ``None`` is returned, but what it knows is kept as evidence:
-    success counts from anyone.
+    A stale owner's receipt is refused by the fence, but what it knows is kept as evidence: success counts from anyone.
     """
     now = life.now()
     seq = life.delivered + 1
@@ -50,42 +49,36 @@ def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -
         ref = None
         stored = store.calls.try_succeed(row, life.fence, now, response=receipt.text, ref=ref, delivered_seq=seq)
     if not stored:
-        return _refused(life, store, row, receipt, now)
+        return _refused(life, store, row, receipt)
     if row.attempt > 1 or row.status is CallStatus.IN_DOUBT:
         add_evidence(life, store, row, "attempt", "done", ref=ref)
         close_question(life, store, row, "the call succeeded")
     life.delivered = seq
     if row.tool_namespace not in INNER_NAMESPACES:
         life.last_tool_call_id = row.tool_call_id
-    return row.succeeded(now)
+    return True
 
 
-def keep_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> CallRow:
+def keep_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> None:
     """Store a receipt; where another owner has the run now, end this life's authority and keep the evidence."""
     stored = store_receipt(life, store, row, receipt)
     life.posted_receipts.discard(row.call_no)
-    if stored is None:
+    if not stored:
         # Raising here would undo the evidence that the late reply has just left.
         life.fail(LeaseLost(f"another owner has run {row.run_id}; the reply was kept as evidence"))
-        return row.succeeded(life.now())
-    return stored
 
 
-def _refused(life: Life, store: SqlStore, row: CallRow, receipt: Receipt, now: str) -> CallRow | None:
+def _refused(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> bool:
     current = store.calls.get(row.call_no)
     ref = receipt.ref or current.handle
     if current.status is CallStatus.SUCCEEDED:
-        return _second_success(life, store, current, ref)
+        if ref is not None and ref != current.external_correlation_id:
+            add_evidence(life, store, row, "reply", "duplicate_found", ref=ref)
+        return True
     if current.status is CallStatus.IN_DOUBT and row.status is CallStatus.RUNNING:
         return store_receipt(life, store, current, receipt)
     add_evidence(life, store, row, "reply", "happened", detail=receipt.text, ref=ref)
-    return None
-
-
-def _second_success(life: Life, store: SqlStore, row: CallRow, ref: str | None) -> CallRow:
-    if ref is not None and ref != row.external_correlation_id:
-        add_evidence(life, store, row, "reply", "duplicate_found", ref=ref)
-    return row
+    return False
 
 
 def store_setback(life: Life, store: SqlStore, row: CallRow, outcome: Outcome, attempts_allowed: int) -> CallRow:
@@ -156,7 +149,8 @@ def take_late_reply(life: Life, store: SqlStore, row: CallRow) -> CallRow:
     """Settle a doubt by the reply that an old owner left as evidence."""
     for item in store.calls.evidence(row.tool_call_id):
         if item.kind == "reply" and item.says == "happened" and item.attempt == row.attempt:
-            return store_receipt(life, store, row, Receipt(item.detail or "null", item.ref)) or row
+            store_receipt(life, store, row, Receipt(item.detail or "null", item.ref))
+            break
     return store.calls.get(row.call_no)
 
 

@@ -126,6 +126,7 @@ def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operatio
     life.context.hold(row.call_no)
     operation.row = row
     operation.started = status is CallStatus.RUNNING
+    _note_start(life, row)
     return Begun(row, started=status is CallStatus.RUNNING, gate=gate, kin=against)
 
 
@@ -146,7 +147,13 @@ def try_start(life: Life, store: SqlStore, request: CallRequest, operation: Oper
     )
     operation.row = store.calls.get(row.call_no)
     operation.started = True
+    _note_start(life, operation.row)
     return Begun(operation.row, started=True)
+
+
+def _note_start(life: Life, row: CallRow) -> None:
+    if row.effectful and row.status is CallStatus.RUNNING:
+        life.unsettled.add(row.call_no)
 
 
 def take_back(life: Life, store: SqlStore, operation: Operation, row: CallRow) -> CallRow:
@@ -166,6 +173,7 @@ def send_again(life: Life, store: SqlStore, operation: Operation, row: CallRow) 
     store.calls.start(row, life.fence, life.now())
     operation.row = store.calls.get(row.call_no)
     operation.started = True
+    _note_start(life, operation.row)
     return Begun(operation.row, started=True)
 
 
@@ -196,6 +204,9 @@ def _gate(life: Life, store: SqlStore, request: CallRequest, row: CallRow | None
 
 def doubts(life: Life, store: SqlStore, row: CallRow | None) -> tuple[CallRow, ...]:
     """Return what must be settled before a new effect of the run: rows in doubt, and running ones without a caller."""
+    if not life.unsettled:
+        # Nothing was in doubt when the agent was entered (R3), and nothing has been started since that is not settled.
+        return ()
     return tuple(
         item
         for item in store.calls.open(life.run_id)

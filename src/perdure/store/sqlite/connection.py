@@ -21,6 +21,7 @@ _PRAGMAS: tuple[tuple[str, str, str], ...] = (
     ("fullfsync", "on", "1"),
     ("journal_size_limit", str(WAL_STRETCH_BYTES), str(WAL_STRETCH_BYTES)),
 )
+MOUNTS = Path("/proc/self/mounts")
 _NETWORK_FILESYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph"})
 
 
@@ -229,7 +230,7 @@ def _file_identity(path: str) -> tuple[int, int] | None:
 
 
 def _refuse_network_filesystem(path: str) -> None:
-    kind = _filesystem_of(Path(path).absolute().parent)
+    kind = _filesystem_of(Path(path).resolve().parent)
     if kind in _NETWORK_FILESYSTEMS:
         raise StoreError(
             f"{path} lies on a {kind} filesystem, where SQLite's locks cannot be trusted",
@@ -239,7 +240,7 @@ def _refuse_network_filesystem(path: str) -> None:
 
 def _filesystem_of(folder: Path) -> str:
     try:
-        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+        mounts = MOUNTS.read_text(encoding="utf-8").splitlines()
     except OSError:
         return "unknown"
     best, kind = "", "unknown"

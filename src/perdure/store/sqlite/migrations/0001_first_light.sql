@@ -148,6 +148,8 @@ CREATE TABLE evidence (
 CREATE INDEX idx_evidence_call ON evidence(tool_call_id);
 CREATE TRIGGER evidence_is_append_only BEFORE UPDATE ON evidence
 BEGIN SELECT RAISE(ABORT, 'evidence is append-only'); END;
+CREATE TRIGGER evidence_is_not_deleted BEFORE DELETE ON evidence
+BEGIN SELECT RAISE(ABORT, 'evidence is append-only'); END;
 
 CREATE TABLE approvals (
   approval_no INTEGER PRIMARY KEY,

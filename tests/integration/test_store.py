@@ -1,0 +1,518 @@
+"""The store on a real file: how it is opened, what it refuses, and what its rows cannot be made to say."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from perdure.core.transitions import CallEvent
+from perdure.model.errors import ConstraintViolated, LeaseLost, SchemaError, StorageFault, StoreError
+from perdure.model.run import RunStatus, StepStatus
+from perdure.model.toolcall import CallStatus, Evidence
+from perdure.ports.clock import SystemClock
+from perdure.runtime.ledger import Ledger
+from perdure.store.calls import INLINE_BYTES
+from perdure.store.migrate import Migration, migrate, shipped_migrations
+from perdure.store.open import open_store, sqlite_path
+from perdure.store.sql_store import SqlStore
+from perdure.store.sqlite import connection as sqlite_connection
+from perdure.store.sqlite.connection import SqliteConnection, wal_reset_bug
+from tests.integration.store_support import (
+    LATER,
+    NOW,
+    accept_run,
+    claim_run,
+    everything,
+    new_call,
+    open_ledger,
+    rows_of,
+    seed,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the ledger of a test is."""
+    return tmp_path / "state" / "ledger.db"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Iterator[Ledger]:
+    """A ledger with run ``r1``, claimed under fence 1."""
+    opened = open_ledger(path)
+    assert opened.run(seed) == 1
+    yield opened
+    opened.close()
+
+
+# --- opening ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_pragmas_are_those_that_durability_needs(ledger: Ledger) -> None:
+    def read(store: SqlStore) -> dict[str, Any]:
+        names = ("journal_mode", "synchronous", "foreign_keys", "fullfsync")
+        return {name: next(store.connection.rows(f"PRAGMA {name}", {}))[0] for name in names}
+
+    assert ledger.read(read) == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "fullfsync": 1}
+
+
+def test_a_ledger_whose_pragmas_do_not_hold_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"answers journal_mode=\w+, not wal"):
+        SqliteConnection(str(tmp_path / "ledger.db"), vfs="unix-dotfile")
+
+
+@pytest.mark.parametrize(
+    ("version", "affected"),
+    [
+        ((3, 6, 23), False),
+        ((3, 7, 0), True),
+        ((3, 40, 1), True),
+        ((3, 44, 5), True),
+        ((3, 44, 6), False),
+        ((3, 45, 0), True),
+        ((3, 50, 6), True),
+        ((3, 50, 7), False),
+        ((3, 51, 2), True),
+        ((3, 51, 3), False),
+        ((3, 52, 0), False),
+        ((4, 0, 0), False),
+    ],
+)
+def test_the_libraries_with_the_wal_reset_bug(version: tuple[int, int, int], affected: bool) -> None:
+    assert wal_reset_bug(version) is affected
+
+
+def test_an_affected_library_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
+    with pytest.raises(StoreError, match=r"3\.51\.2 can corrupt a WAL database"):
+        SqliteConnection(str(tmp_path / "ledger.db"))
+    assert not (tmp_path / "ledger.db").exists()
+
+
+def mounts(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    """Let the ledger read a table of mounts that names the test's folder."""
+    table = folder / "mounts"
+    table.write_text("\n".join(["/dev/vda1 / ext4 rw 0 0", *lines, ""]), encoding="utf-8")
+    monkeypatch.setattr(sqlite_connection, "MOUNTS", table)
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"])
+def test_a_network_filesystem_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    (tmp_path / "far away").mkdir()
+    escaped = str(tmp_path / "far away").replace(" ", "\\040")
+    mounts(tmp_path, monkeypatch, f"server:/export {escaped} {kind} rw 0 0")
+    with pytest.raises(StoreError, match=f"lies on a {kind} filesystem"):
+        SqliteConnection(str(tmp_path / "far away" / "ledger.db"))
+    (tmp_path / "link").symlink_to(tmp_path / "far away")
+    with pytest.raises(StoreError, match=f"lies on a {kind} filesystem"):
+        SqliteConnection(str(tmp_path / "link" / "ledger.db"))
+    SqliteConnection(str(tmp_path / "far away" / "ledger.db"), allow_network_filesystem=True).close()
+    SqliteConnection(str(tmp_path / "near.db")).close()
+
+
+def test_the_innermost_mount_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = tmp_path / "net" / "local"
+    inner.mkdir(parents=True)
+    mounts(tmp_path, monkeypatch, f"server:/x {tmp_path}/net nfs rw 0 0", f"/dev/vdb1 {inner} ext4 rw 0 0")
+    SqliteConnection(str(inner / "ledger.db")).close()
+    (tmp_path / "network").mkdir()
+    SqliteConnection(str(tmp_path / "network" / "ledger.db")).close()
+    with pytest.raises(StoreError, match="nfs"):
+        SqliteConnection(str(tmp_path / "net" / "ledger.db"))
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///a/b.db", "a/b.db"),
+        ("sqlite:////var/b.db", "/var/b.db"),
+        ("sqlite://", ":memory:"),
+        ("sqlite:///:memory:", ":memory:"),
+        (":memory:", ":memory:"),
+        ("plain.db", "plain.db"),
+    ],
+)
+def test_the_path_of_a_url(url: str, path: str) -> None:
+    assert sqlite_path(url) == path
+
+
+def test_another_database_is_refused() -> None:
+    with pytest.raises(StoreError, match="not in postgresql"):
+        sqlite_path("postgresql://db.example.org/x")
+
+
+def test_what_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(b"this is a letter, not a ledger\n" * 200)
+    before = path.read_bytes()
+    with pytest.raises(StoreError):
+        open_store(str(path), SystemClock())
+    assert path.read_bytes() == before
+
+
+def test_a_ledger_keeps_its_id_and_two_ledgers_differ(tmp_path: Path) -> None:
+    ids: list[str | None] = []
+    for name in ("one.db", "two.db", "one.db"):
+        ledger = open_ledger(tmp_path / name)
+        ids.append(ledger.read(lambda store: store.meta("ledger_id")))
+        ledger.close()
+    assert ids[0] is not None
+    assert ids[0] == ids[2] != ids[1]
+
+
+def test_a_ledger_is_in_a_folder_that_only_its_owner_reads(path: Path, ledger: Ledger) -> None:
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_anybody_may_read_the_file_while_the_ledger_is_open(path: Path, ledger: Ledger) -> None:
+    assert rows_of(path, "SELECT run_id, status FROM v_runs") == [("r1", "running")]
+
+
+# --- migrations ------------------------------------------------------------------------------------------------------
+
+FIRST = Migration(1, "first", "CREATE TABLE one (x INTEGER); INSERT INTO one VALUES (1);")
+SECOND = Migration(2, "second", "CREATE TABLE two (x INTEGER); INSERT INTO two SELECT x + 1 FROM one;")
+
+
+def migrated(path: Path, *steps: Migration) -> int:
+    """Open a file, bring it to the given steps and return how many were applied."""
+    connection = SqliteConnection(str(path))
+    try:
+        return migrate(connection, NOW, migrations=list(steps))
+    finally:
+        connection.close()
+
+
+def test_each_migration_is_applied_once_and_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    assert [migrated(path, FIRST), migrated(path, FIRST), migrated(path, FIRST, SECOND)] == [1, 0, 1]
+    assert rows_of(path, "SELECT x FROM two") == [(2,)]
+    recorded = rows_of(path, "SELECT number, name, sha256, applied_at FROM schema_migrations")
+    assert recorded == [(1, "first", FIRST.sha256, NOW), (2, "second", SECOND.sha256, NOW)]
+
+
+def test_a_copy_is_made_before_an_old_ledger_is_changed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    migrated(path, FIRST)
+    assert not list(tmp_path.glob("*.before-*"))
+    migrated(path, FIRST, SECOND)
+    copy = tmp_path / "ledger.db.before-0002"
+    assert rows_of(copy, "SELECT x FROM one") == [(1,)]
+    assert rows_of(copy, "SELECT count(*) FROM sqlite_master WHERE name = 'two'") == [(0,)]
+
+
+def test_a_failing_migration_leaves_nothing_of_itself(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    broken = Migration(2, "broken", "CREATE TABLE two (x INTEGER); INSERT INTO nowhere VALUES (1);")
+    with pytest.raises(StoreError):
+        migrated(path, FIRST, broken)
+    assert rows_of(path, "SELECT number FROM schema_migrations") == [(1,)]
+    assert migrated(path, FIRST, SECOND) == 1
+
+
+def test_a_schema_from_the_future_is_refused_and_left_alone(path: Path) -> None:
+    open_ledger(path).close()
+    future = Migration(99, "future", "CREATE TABLE later (x INTEGER)")
+    migrated(path, *shipped_migrations(), future)
+    before = everything(path)
+    with pytest.raises(SchemaError, match="schema 99, this program knows up to"):
+        open_store(str(path), SystemClock())
+    assert everything(path) == before
+
+
+def test_a_migration_that_was_edited_since_is_refused(path: Path) -> None:
+    edited = [Migration(step.number, step.name, step.sql + "\n-- edited") for step in shipped_migrations()]
+    path.parent.mkdir()
+    migrated(path, *edited)
+    with pytest.raises(SchemaError, match="migration 1 is not the one"):
+        open_store(str(path), SystemClock())
+
+
+def test_the_numbers_of_the_shipped_migrations_have_no_gap() -> None:
+    assert [step.number for step in shipped_migrations()] == list(range(1, len(shipped_migrations()) + 1))
+
+
+KILLED = """
+import os, signal, sys
+import apsw
+from perdure.store.migrate import Migration, migrate
+from perdure.store.sqlite.connection import SqliteConnection
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+apsw.connection_hooks.append(lambda made: made.create_scalar_function("die", die, 0))
+first = Migration(1, "first", sys.argv[2])
+dying = Migration(2, "second", sys.argv[3].replace("INSERT", "SELECT die(); INSERT"))
+migrate(SqliteConnection(sys.argv[1]), sys.argv[4], migrations=[first, dying])
+"""
+
+
+def test_a_migration_that_was_killed_halfway_is_done_again(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    argv = [sys.executable, "-c", KILLED, str(path), FIRST.sql, SECOND.sql, NOW]
+    assert subprocess.run(argv, check=False).returncode == -signal.SIGKILL
+    assert rows_of(path, "SELECT number FROM schema_migrations") == [(1,)]
+    assert rows_of(path, "SELECT count(*) FROM sqlite_master WHERE name = 'two'") == [(0,)]
+    assert migrated(path, FIRST, SECOND) == 1
+    assert rows_of(path, "SELECT x FROM two") == [(2,)]
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def add_calls(ledger: Ledger, count: int) -> None:
+    """Insert started calls 1 to ``count``."""
+    for number in range(1, count + 1):
+        ledger.run(lambda store, n=number: store.calls.insert(new_call(n), NOW))
+
+
+@pytest.mark.parametrize("column", ["run_spec_json", "run_spec_hash", "run_id"])
+def test_the_specification_of_a_run_cannot_be_changed(ledger: Ledger, column: str) -> None:
+    with pytest.raises(ConstraintViolated, match="immutable"):
+        ledger.run(lambda store: store.connection.write(f"UPDATE runs SET {column} = 'x'", {}))
+    ledger.run(lambda store: store.connection.write("UPDATE runs SET name = 'x'", {}))
+
+
+@pytest.mark.parametrize("statement", ["UPDATE evidence SET says = 'no'", "DELETE FROM evidence"])
+def test_evidence_is_append_only(ledger: Ledger, path: Path, statement: str) -> None:
+    add_calls(ledger, 1)
+    evidence = Evidence("probe", NOW, "me", 1, "happened", None, "ref")
+    ledger.run(lambda store: store.calls.add_evidence("r1.1", evidence))
+    with pytest.raises(ConstraintViolated, match="append-only"):
+        ledger.run(lambda store: store.connection.write(statement, {}))
+    assert ledger.read(lambda store: store.calls.evidence("r1.1")) == [evidence]
+
+
+def test_evidence_is_about_a_call_that_exists(ledger: Ledger) -> None:
+    with pytest.raises(ConstraintViolated, match="FOREIGN KEY"):
+        ledger.run(lambda store: store.calls.add_evidence("r1.77", Evidence("probe", NOW, "me", 1, "happened")))
+
+
+Write = Callable[[SqlStore, int], Any]
+FENCED: dict[str, Write] = {
+    "insert a call": lambda store, fence: store.calls.insert(new_call(9, fence=fence), NOW),
+    "start a call": lambda store, fence: store.calls.start(store.calls.get(2), fence, NOW),
+    "store a receipt": lambda store, fence: store.calls.succeed(
+        store.calls.get(1), fence, NOW, response="1", ref=None, delivered_seq=1
+    ),
+    "move a call": lambda store, fence: store.calls.move(store.calls.get(1), CallEvent.LOST, fence, NOW),
+    "set a handle": lambda store, fence: store.calls.set_handle(1, fence, "h", NOW),
+    "insert a step": lambda store, fence: store.steps.insert(
+        "r1", fence, step_id="r1.s1", name="s", phase="p", occurrence=1, now=NOW
+    ),
+    "move a step": lambda store, fence: store.steps.move("r1.s0", fence, StepStatus.SUCCEEDED, now=NOW),
+    "write a checkpoint": lambda store, fence: store.steps.checkpoint(
+        "r1", fence, checkpoint_id="r1.c1", step_id="r1.s0", kind="interrupt", snapshot="{}", cursor="{}", now=NOW
+    ),
+    "set the pointers": lambda store, fence: store.runs.point(
+        "r1", fence, step_id="r1.s0", checkpoint_id=None, now=LATER
+    ),
+    "renew the lease": lambda store, fence: store.runs.renew("r1", fence, now=LATER, expires=LATER, active_seconds=1.0),
+    "end the run": lambda store, fence: store.runs.end("r1", fence, status=RunStatus.SUCCEEDED, reason=None, now=LATER),
+    "record an artifact": lambda store, fence: store.steps.add_artifact(
+        "r1", fence, path="a", sha256="s", size_bytes=1, now=NOW
+    ),
+    "ask a person": lambda store, fence: store.questions.ask(
+        "a1", run_id="r1", fence=fence, tool_call_id="r1.1", kind="in_doubt", summary="?", now=NOW
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FENCED)
+def test_a_write_under_a_stale_fence_changes_nothing(ledger: Ledger, path: Path, what: str) -> None:
+    add_calls(ledger, 1)
+    ledger.run(lambda store: store.calls.insert(new_call(2, status=CallStatus.PREPARED), NOW))
+    assert ledger.run(claim_run) == 2
+    before = everything(path)
+    try:
+        ledger.run(lambda store: FENCED[what](store, 1))
+    except LeaseLost as refused:
+        assert "no longer owns the run" in str(refused)
+    assert everything(path) == before
+    ledger.run(lambda store: FENCED[what](store, 2))
+    assert everything(path) != before
+
+
+@pytest.mark.parametrize("what", [name for name in FENCED if name != "record an artifact"])
+def test_the_stale_owner_is_told(ledger: Ledger, what: str) -> None:
+    add_calls(ledger, 1)
+    ledger.run(lambda store: store.calls.insert(new_call(2, status=CallStatus.PREPARED), NOW))
+    ledger.run(claim_run)
+    with pytest.raises(LeaseLost):
+        ledger.run(lambda store: FENCED[what](store, 1))
+
+
+def test_a_run_is_claimed_by_one_of_two(ledger: Ledger) -> None:
+    row = ledger.read(lambda store: store.runs.get("r1"))
+    assert row is not None
+    ledger.run(claim_run)
+    with pytest.raises(LeaseLost):
+        ledger.run(lambda store: store.runs.claim(row, store.runs.lives("r1")[0].owner, now=NOW, expires=LATER))
+    assert [life.fence for life in ledger.read(lambda store: store.runs.lives("r1"))] == [1, 2]
+
+
+def test_a_row_that_moved_on_is_not_moved_by_what_was_read_before(ledger: Ledger) -> None:
+    add_calls(ledger, 1)
+    read = ledger.read(lambda store: store.calls.get(1))
+    ledger.run(lambda store: store.calls.move(read, CallEvent.LOST, 1, NOW))
+    with pytest.raises(LeaseLost):
+        ledger.run(lambda store: store.calls.move(read, CallEvent.FAILED, 1, NOW))
+    with pytest.raises(LeaseLost):
+        ledger.run(lambda store: store.calls.succeed(read, 1, NOW, response="1", ref=None, delivered_seq=1))
+    assert ledger.read(lambda store: store.calls.get(1)).status is CallStatus.IN_DOUBT
+
+
+def test_what_was_minted_is_what_is_read(ledger: Ledger) -> None:
+    for status in (CallStatus.PREPARED, CallStatus.RUNNING, CallStatus.AWAITING_APPROVAL, CallStatus.FAILED):
+        number = ledger.read(lambda store: store.calls.count("r1")) + 1
+        minted = ledger.run(
+            lambda store, n=number, s=status: store.calls.insert(
+                new_call(n, status=s, effect_scope="{}", dedupe_key=f"d{n}", key_expires_at=LATER), NOW
+            )
+        )
+        assert ledger.read(lambda store, row=minted: store.calls.get(row.call_no)) == minted
+
+
+def test_a_reference_belongs_to_one_succeeded_call(ledger: Ledger) -> None:
+    add_calls(ledger, 2)
+
+    def succeed(store: SqlStore, number: int, ref: str) -> None:
+        store.calls.succeed(store.calls.get(number), 1, NOW, response="1", ref=ref, delivered_seq=number)
+
+    ledger.run(lambda store: succeed(store, 1, "m1"))
+    with pytest.raises(ConstraintViolated):
+        ledger.run(lambda store: succeed(store, 2, "m1"))
+    ledger.run(lambda store: succeed(store, 2, "m2"))
+    assert ledger.read(lambda store: store.calls.ref_owner("send_mail", "m1")) == "r1.1"
+
+
+def test_a_dedupe_key_belongs_to_one_call_that_is_not_void(ledger: Ledger) -> None:
+    first = ledger.run(lambda store: store.calls.insert(new_call(1, dedupe_key="d", status=CallStatus.PREPARED), NOW))
+    with pytest.raises(ConstraintViolated):
+        ledger.run(lambda store: store.calls.insert(new_call(2, dedupe_key="d"), NOW))
+    ledger.run(lambda store: store.calls.move(first, CallEvent.WITHDRAWN, 1, NOW))
+    assert ledger.read(lambda store: store.calls.by_dedupe_key("d")) is None
+    ledger.run(lambda store: store.calls.insert(new_call(3, dedupe_key="d"), NOW))
+    found = ledger.read(lambda store: store.calls.by_dedupe_key("d"))
+    assert found is not None
+    assert found.tool_call_id == "r1.3"
+
+
+# --- payloads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 10, INLINE_BYTES - 2, INLINE_BYTES - 1, INLINE_BYTES, 1_000_000])
+@pytest.mark.parametrize("letter", ["a", "é", "😀"])
+def test_requests_and_receipts_of_any_size_come_back(ledger: Ledger, path: Path, size: int, letter: str) -> None:
+    count = size // len(letter.encode())
+    text = f'"{letter * count}"'
+    ledger.run(lambda store: store.calls.insert(new_call(1, request=text), NOW))
+    ledger.run(lambda store: store.calls.succeed(store.calls.get(1), 1, NOW, response=text, ref=None, delivered_seq=1))
+    assert ledger.read(lambda store: store.calls.request(1)) == text
+    assert ledger.read(lambda store: store.calls.response(1)) == text
+    large = len(text.encode()) > INLINE_BYTES
+    kept = rows_of(path, "SELECT sha256, bytes FROM payloads")
+    assert kept == ([(hashlib.sha256(text.encode()).hexdigest(), text.encode())] if large else [])
+
+
+def test_a_payload_over_the_limit_is_refused(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.store.calls.LARGEST_BYTES", 50_000)
+    with pytest.raises(StoreError, match="over the 50000 bytes") as error:
+        ledger.run(lambda store: store.calls.insert(new_call(1, request="x" * 50_001), NOW))
+    assert "run.workspace" in error.value.next_command
+    assert not isinstance(error.value, StorageFault)
+    ledger.run(lambda store: store.calls.insert(new_call(1, request="x" * 50_000), NOW))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE payloads SET bytes = substr(bytes, 1, 20000)",
+        "UPDATE payloads SET bytes = x'00'",
+        "DELETE FROM payloads",
+    ],
+)
+def test_a_damaged_payload_is_noticed(ledger: Ledger, damage: str) -> None:
+    ledger.run(lambda store: store.calls.insert(new_call(1, request="x" * 100_000), NOW))
+    ledger.run(lambda store: store.connection.write(damage, {}))
+    with pytest.raises(StoreError, match="missing or damaged"):
+        ledger.read(lambda store: store.calls.request(1))
+
+
+# --- two processes ---------------------------------------------------------------------------------------------------
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.integration.store_support import accept_run, open_ledger
+
+ledger = open_ledger(Path(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(int(sys.argv[3])):
+    ledger.run(lambda store: accept_run(store, f"{sys.argv[2]}-{number}"))
+ledger.close()
+"""
+
+
+def test_processes_write_the_same_ledger_at_the_same_time(path: Path) -> None:
+    each, names = 60, ("one", "two", "three")
+    open_ledger(path).close()
+    root = Path(__file__).resolve().parents[2]
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), name, str(each)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
+        )
+        for name in names
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    ended = [writer.communicate("go\n") for writer in writers]
+    assert [(writer.returncode, errors) for writer, (_, errors) in zip(writers, ended, strict=True)] == [(0, "")] * 3
+    written = {str(row[0]) for row in rows_of(path, "SELECT run_id FROM runs")}
+    assert written == {f"{name}-{number}" for name in names for number in range(each)}
+
+
+def test_processes_that_open_a_new_ledger_at_once_agree_on_its_id(path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tests.integration.store_support import open_ledger\n"
+        "ledger = open_ledger(Path(sys.argv[1]))\n"
+        "print(ledger.read(lambda store: store.meta('ledger_id')))\nledger.close()\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    openers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
+        )
+        for _ in range(4)
+    ]
+    answers = [opener.communicate() for opener in openers]
+    assert [errors for _, errors in answers] == [""] * 4
+    assert len({answer for answer, _ in answers}) == 1
+
+
+def test_a_second_run_of_one_id_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(ConstraintViolated):
+        ledger.run(accept_run)

@@ -1,0 +1,205 @@
+"""Small programs, what each may end in, and the broken rules each of them shows up."""
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.model.explore import End
+from tests.model.words import Call, Fail, Gather, Memo, Only, Program, Step, Timeout, Tool, Try
+
+MAIL = Tool("mail")  # nobody but a person can tell what became of it
+POST = Tool("post", "probed")
+PAY = Tool("pay", "keyed")
+PUT = Tool("put", "create")
+READ = Tool("read", "read")
+CARD = Tool("card", declines=1)  # declines the first request
+BANK = Tool("bank")
+STRICT = Tool("strict", repeat="challenge")
+
+a, b, c = (Call(MAIL, text) for text in "abc")
+LATER = tuple(range(2, 9))
+
+
+class Case(NamedTuple):
+    """A program and its promise: the effects it may have had, or what else must hold of every end."""
+
+    program: Program
+    allowed: tuple[tuple[str, ...], ...] = ()
+    holds: Callable[[End], bool] | None = None
+    status: str = "succeeded"
+    challenges: bool = False  # whether a person may be asked `same` or `another`
+    unmet: bool = False  # whether effects may stand that the last life did not ask for
+    crashes: int = 1
+
+    def broken_by(self, end: End) -> str | None:
+        """What is wrong with an end, or None."""
+        if end.status != self.status:
+            return f"ended {end.status}"
+        if end.uncalled:
+            return f"sent, and nobody asked for it any more: {end.uncalled}"
+        if self.allowed and end.effects not in self.allowed:
+            return f"effects {end.effects}"
+        if end.challenges and not self.challenges:
+            return f"a question about nothing, effects {end.effects}"
+        if end.unmet and not self.unmet:
+            return f"not asked for by the last life: {end.unmet}"
+        if self.holds is not None and not self.holds(end):
+            return f"effects {end.effects}, unmet {end.unmet}, questions {end.challenges}"
+        return None
+
+
+def exactly(*steps: Step, effects: str, crashes: int = 1, **how: object) -> Case:
+    """A deterministic program: these effects, each as often as written, and no question at all."""
+    return Case(Program(steps, **how), (tuple(sorted(effects.split(", "))),), crashes=crashes)
+
+
+def each_once(end: End) -> bool:
+    """However it was worded: nothing that was meant once was done twice, or left out."""
+    return len(set(end.meant)) == len(end.meant)
+
+
+def fallback_is_listed(end: End) -> bool:
+    """A timer is not durable: both may be done, one in each of two lives, and then one of them is listed as unmet."""
+    return bool(end.effects) and len(end.effects) == 1 + len(end.unmet)
+
+
+def branches(*sides: tuple[Step, ...]) -> Gather:
+    return Gather(sides)
+
+
+CASES: dict[str, Case] = {
+    "three mails": exactly(a, b, c, effects="mail a, mail b, mail c", crashes=2),
+    "three equal reminders": exactly(a, a, a, effects="mail a, mail a, mail a", crashes=2),
+    "three equal reminders, probed": exactly(*[Call(POST, "a")] * 3, effects="post a, post a, post a", crashes=2),
+    "three equal payments": exactly(*[Call(PAY, "a")] * 3, effects="pay a, pay a, pay a", crashes=2),
+    "create if absent": exactly(Call(PUT, "a"), Call(PUT, "a"), effects="put a", crashes=2),
+    "a read between": exactly(a, Call(READ, "r"), a, effects="mail a, mail a", crashes=2),
+    "two branches": exactly(branches((a,), (b,)), effects="mail a, mail b"),
+    "branches of two": exactly(branches((a, b), (c,)), effects="mail a, mail b, mail c"),
+    "twins": exactly(branches((a,), (a,)), effects="mail a, mail a"),
+    "probed twins": exactly(branches((Call(POST, "a"),), (Call(POST, "a"),)), effects="post a, post a"),
+    "keyed beside probed": exactly(branches((Call(PAY, "a"),), (Call(POST, "a"),)), effects="pay a, post a"),
+    "one scope, two texts": exactly(Call(MAIL, "a", "you"), Call(MAIL, "b", "you"), effects="mail a, mail b"),
+    "memo, then the same": exactly(Memo("m", (a,)), a, effects="mail a, mail a", crashes=2),
+    "memo beside the same": exactly(branches((Memo("m", (a,)),), (a,)), effects="mail a, mail a"),
+    "memo in a memo": exactly(Memo("m", (a, Memo("n", (a,)))), a, effects="mail a, mail a, mail a"),
+    "equal memos": exactly(Memo("m", (a,)), Memo("m", (a,)), effects="mail a, mail a", crashes=2),
+    "twins joined": exactly(branches((a,), (a,)), a, effects="mail a", no_duplicates=True),
+    "restored session": exactly(a, a, b, a, effects="mail a, mail a, mail a, mail b", session=True),
+    "one dedupe key": exactly(Call(MAIL, "a", key="K"), Call(MAIL, "b", key="K"), effects="mail a", crashes=2),
+    "deliberate repeat, cited": exactly(
+        Call(STRICT, "a", label="1"), Call(STRICT, "a", cites="1"), effects="strict a, strict a", crashes=2
+    ),
+    "stale citation": exactly(
+        Call(STRICT, "a", label="1"),
+        Call(STRICT, "a", cites="1"),
+        Try((Call(STRICT, "a", cites="1"),), ()),
+        effects="strict a, strict a",
+    ),
+    "declined, then another card": Case(
+        Program((Try((Call(CARD, "1"),), (Call(BANK, "1"),)), a)), (("bank 1", "mail a"), ("card 1", "mail a")), crashes=2
+    ),
+    "declined in a memo": Case(
+        Program((Try((Memo("m", (Call(CARD, "1"),)),), (Call(BANK, "1"),)), a)),
+        (("bank 1", "mail a"), ("card 1", "mail a")),
+        crashes=2,
+    ),
+    "declined, resumed": exactly(a, Call(CARD, "1"), b, effects="card 1, mail a, mail b", resumes=2, crashes=2),
+    "declined in a memo, resumed": exactly(Memo("m", (a, Call(CARD, "1"))), effects="card 1, mail a", resumes=2, crashes=2),
+    "own error": Case(Program((a, Fail())), (("mail a",),), status="failed"),
+    "out of patience": Case(
+        Program((Timeout((Call(BANK, "1"),), (Call(Tool("card2"), "1"),)),)), holds=fallback_is_listed, unmet=True, crashes=2
+    ),
+    "out of patience in a memo": Case(
+        Program((Timeout((Memo("m", (Call(BANK, "1"),)),), (Call(Tool("card2"), "1"),)),)), holds=fallback_is_listed, unmet=True
+    ),
+    "another text in each life": Case(
+        Program((Call(MAIL, "t", varies=True), Call(MAIL, "u", varies=True)), waits=True),
+        holds=each_once,
+        challenges=True,
+        crashes=2,
+    ),
+    "another text, one scope": Case(
+        Program((Call(MAIL, "t", "you", varies=True), Call(MAIL, "u", "me", varies=True)), waits=True),
+        holds=each_once,
+        challenges=True,
+        crashes=2,
+    ),
+    "code changed": Case(
+        Program((Only((1,), (a,)), Only(LATER, (b,)))),
+        (("mail b",), ("mail a", "mail b"), ("mail a",)),
+        challenges=True,
+        unmet=True,
+    ),
+    "code changed, asked again": exactly(
+        Only((1,), (Call(MAIL, "a", key="K"),)),
+        Only((2,), (Fail(),)),
+        Only(tuple(range(3, 9)), (Call(MAIL, "a", key="K"),)),
+        effects="mail a",
+        resumes=1,
+    ),
+}
+
+# Which program shows that a rule was broken; the names are those of the rules' text where it gives one.
+MUTANTS: dict[str, str] = {
+    "no held": "twins",
+    "cancel not held back": "out of patience",
+    "quarantine skipped": "three equal reminders, probed",
+    "void row found by dedupe_key": "code changed, asked again",
+    "probe beside a running twin": "probed twins",
+    "base = checkpoint": "three mails",
+    "memo does not enclose": "memo, then the same",
+    "challenge at once": "two branches",
+    "failed re-tried": "declined, then another card",
+    "settle sends prepared": "code changed",
+    "citation of a non-newest kin": "stale citation",
+    "probe without ref": "three equal reminders, probed",
+    "a verdict that outlives its pair": "another text in each life",
+    "a new key for each attempt": "three equal payments",
+    "session sees nothing": "restored session",
+    "adopted from under a finished call": "memo beside the same",
+    "adoption leaves a row where it was": "memo beside the same",
+}
+TWO_CRASHES = {"a verdict that outlives its pair", "adoption leaves a row where it was"}
+
+
+def some_call(draw: random.Random) -> Call:
+    """Few texts, so that equal calls are common."""
+    return Call(draw.choice([MAIL, MAIL, POST, PAY]), draw.choice("aab"))
+
+
+def some_steps(draw: random.Random, calls: int, depth: int = 0) -> tuple[Step, ...]:
+    """A deterministic program of so many calls, with memos and branches."""
+    steps: list[Step] = []
+    while calls > 0:
+        kind = draw.random()
+        if kind < 0.5 or depth > 1:
+            steps.append(some_call(draw))
+            calls -= 1
+        elif kind < 0.7 or calls == 1:
+            inner = draw.randint(1, calls)
+            body = some_steps(draw, inner, depth + 1)
+            steps.append(Memo(f"m{written(body)}", body))  # a name stands for one computation
+            calls -= inner
+        else:
+            inner = draw.randint(1, calls - 1)
+            sides = (some_steps(draw, inner, depth + 1), some_steps(draw, calls - inner, depth + 1))
+            steps.append(Gather(sides))
+            calls = 0
+    return tuple(steps)
+
+
+def written(steps: tuple[Step, ...]) -> str:
+    """A program in one line, for a failure's message."""
+    words = []
+    for step in steps:
+        match step:
+            case Call():
+                words.append(f"{step.tool.name} {step.args}")
+            case Memo():
+                words.append(f"memo({written(step.body)})")
+            case Gather():
+                words.append(f"gather({' | '.join(written(side) for side in step.branches)})")
+            case _:
+                words.append(str(step))
+    return "; ".join(words)

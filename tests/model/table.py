@@ -1,0 +1,29 @@
+"""Prints what the model looked at, and which program noticed each broken rule: `python -m tests.model.table`."""
+
+import sys
+
+from tests.model.explore import Explorer
+from tests.model.programs import CASES, MUTANTS, TWO_CRASHES
+
+
+def main() -> None:
+    """Two tables in Markdown; the argument is the number of crashes, else each program's own."""
+    depth = int(sys.argv[1]) if len(sys.argv) > 1 else None
+    print("| program | crashes | ledgers | lives | schedules | broken promises |\n|---|---|---|---|---|---|")
+    for name, case in CASES.items():
+        crashes = depth or case.crashes
+        explorer = Explorer(case.program, switches=1)
+        ends = explorer.ends(crashes)
+        wrong = sum(many for end, many in ends.items() if case.broken_by(end))
+        print(f"| {name} | {crashes} | {len(explorer.known)} | {explorer.lives} | {sum(ends.values())} | {wrong} |")
+    print("\n| broken rule | noticed by | crashes | schedules | of them wrong | for example |\n|---|---|---|---|---|---|")
+    for mutant, name in MUTANTS.items():
+        case, crashes = CASES[name], 2 if mutant in TWO_CRASHES else 1
+        ends = Explorer(case.program, frozenset({mutant}), switches=1).ends(crashes)
+        wrong = {end: many for end, many in ends.items() if case.broken_by(end)}
+        example = case.broken_by(max(wrong, key=wrong.__getitem__)) if wrong else "not noticed"
+        print(f"| {mutant} | {name} | {crashes} | {sum(ends.values())} | {sum(wrong.values())} | {example} |")
+
+
+if __name__ == "__main__":
+    main()
