@@ -116,3 +116,29 @@ def test_a_probe_that_raises_or_answers_nonsense_is_unknown(tmp_path: Path) -> N
             return answer
 
         assert live(tmp_path / str(n), lambda run, send=send: send()).reason == "in_doubt"
+
+
+def test_the_probe_lag_of_the_tool_binds_a_person_too(tmp_path: Path) -> None:
+    import pytest
+    from perdure import VerdictRefused
+
+    from tests.integration.engine_support import open_engine
+
+    for lag, refused in (("0s", False), ("5m", True)):
+
+        @tool(name="send", side_effect_class="external", probe_lag=lag)
+        def send() -> None:
+            raise ConnectionResetError
+
+        @send.probe
+        def find(call: Any) -> Probe:
+            return Probe.unknown("cannot tell")
+
+        folder = tmp_path / lag
+        live(folder, lambda run, send=send: send())
+        with open_engine(folder) as engine:
+            if refused:
+                with pytest.raises(VerdictRefused, match="wait 300 s"):
+                    engine.resolve("r1.1", "did_not_happen")
+            else:
+                assert engine.resolve("r1.1", "did_not_happen").status == "prepared"

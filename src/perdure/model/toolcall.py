@@ -124,7 +124,10 @@ class CallRow:
 
 
 class UnmetRow(NamedTuple):
-    """What the index of unmet rows keeps of a row; the names are those of ``CallRow``."""
+    """What the index of unmet rows keeps of a row; the names are those of ``CallRow``.
+
+    ``under_finished`` says that the call it was made inside succeeded or failed.
+    """
 
     call_no: int
     tool_call_id: str
@@ -135,6 +138,7 @@ class UnmetRow(NamedTuple):
     parent_call_id: str | None
     same_as: str | None
     void: bool
+    under_finished: bool = False
 
 
 class CallKey(NamedTuple):

@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from perdure.core.identity import adoptable
+from perdure.core.identity import adoptable as adopt
 from perdure.model.toolcall import CallKey, CallRow, CallStatus, UnmetRow
 
 ToolKey = tuple[str, str]
@@ -30,17 +30,23 @@ class Context:
 
     def load(self, rows: Iterable[CallRow | UnmetRow]) -> None:
         """Take the rows of earlier lives as unmet."""
+        enclosed: set[str] = set()
         for row in rows:
             if row.same_as is not None:
                 self._stand_ins.add(row.same_as)
-            self._add_unmet(row)
+            inside = row.parent_call_id in enclosed or (isinstance(row, UnmetRow) and bool(row.under_finished))
+            if inside:
+                enclosed.add(row.tool_call_id)
+            self._add_unmet(row, adoptable=not inside)
 
-    def _add_unmet(self, row: CallRow | UnmetRow) -> None:
+    def _add_unmet(self, row: CallRow | UnmetRow, *, adoptable: bool = True) -> None:
         if row.void:
             return
         key = CallKey(row.tool_namespace, row.tool_name, row.args_hash)
-        self._equal[key][row.call_no] = row.branch
-        self._by_branch[key, row.branch].append(row.call_no)
+        if adoptable:
+            # A row inside a finished call is met with that call or not at all: nobody outside may take it.
+            self._equal[key][row.call_no] = row.branch
+            self._by_branch[key, row.branch].append(row.call_no)
         self._same_tool[key.namespace, key.tool_name][row.call_no] = None
         self._key_of[row.call_no] = key
         if row.parent_call_id is not None:
@@ -56,7 +62,7 @@ class Context:
             own.popleft()
         for call_no in chain(own or (), rows):
             if call_no in rows:
-                found = adoptable([fetch(call_no)], key, branch, self._stand_ins)
+                found = adopt([fetch(call_no)], key, branch, self._stand_ins)
                 if found is not None:
                     return found
         return None
@@ -102,7 +108,7 @@ class Context:
     def _put_in_place(self, row: CallRow) -> None:
         """Let a freed row stand where it stood: of equal rows the oldest is adopted first."""
         key = self._key_of.get(row.call_no)
-        if key is not None:
+        if key is not None and key in self._equal:
             self._equal[key] = dict(sorted(self._equal[key].items()))
             self._by_branch[key, row.branch] = deque(sorted(set(self._by_branch[key, row.branch])))
 
@@ -121,10 +127,21 @@ class Context:
     def _forget(self, call_no: int) -> None:
         key = self._key_of.pop(call_no, None)
         if key is not None:
-            self._equal[key].pop(call_no, None)
+            self._forget_equal(key, call_no)
             self._same_tool[key.namespace, key.tool_name].pop(call_no, None)
-            if not self._equal[key]:
+
+    def _forget_equal(self, key: CallKey, call_no: int) -> None:
+        rows = self._equal.get(key)
+        if rows is not None:
+            rows.pop(call_no, None)
+            if not rows:
                 del self._equal[key]
+
+    def moved(self, row: CallRow, parent_call_id: str | None) -> None:
+        """A row was adopted by a caller inside another call than the one it was made in."""
+        if row.parent_call_id is not None and row.parent_call_id != parent_call_id:
+            inside = self._children.get(row.parent_call_id, [])
+            self._children[row.parent_call_id] = [item for item in inside if item[0] != row.call_no]
 
     def _enclose(self, tool_call_id: str) -> None:
         stack = [tool_call_id]

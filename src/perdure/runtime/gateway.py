@@ -245,8 +245,11 @@ class Gateway:
         found = life.ledger.read(find)
         if found is None:
             return False, None
+        row, response = found
+        if starting.moves(row, request):
+            life.ledger.post(lambda store: starting.move_to_caller(life, store, row, request), life.fail)
         life.replayed += int(request.key.namespace not in INNER_NAMESPACES)
-        return True, self._deliver(found[0], request, None, found[1])
+        return True, self._deliver(row, request, None, response)
 
     def _deliver(
         self, row: CallRow, request: CallRequest, cause: BaseException | None, response: str | None = None

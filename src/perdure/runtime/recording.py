@@ -214,7 +214,7 @@ def store_give_up(life: Life, store: SqlStore, row: CallRow) -> CallRow:
 
 
 def ask_doubt(life: Life, store: SqlStore, row: CallRow, why: str) -> CallRow:
-    """Put a call in doubt into the inbox, once."""
+    """Put a call in doubt into the inbox, once; the probe lag goes with it, for it binds people too."""
     current = store.calls.get(row.call_no)
     if current.status is CallStatus.IN_DOUBT and store.questions.open_of_call(row.tool_call_id) is None:
         store.questions.ask(
@@ -224,11 +224,19 @@ def ask_doubt(life: Life, store: SqlStore, row: CallRow, why: str) -> CallRow:
             tool_call_id=row.tool_call_id,
             kind="in_doubt",
             summary=f"{named(store, row)}: did it happen? {why}",
-            detail=json.dumps({"started_at": row.started_at, "attempt": row.attempt}),
+            detail=json.dumps({"attempt": row.attempt, "probe_lag_seconds": _lag_seconds(life, row)}),
             request_hash=row.args_hash,
             now=life.now(),
         )
     return current
+
+
+def _lag_seconds(life: Life, row: CallRow) -> float | None:
+    tool = life.registry.find(row.tool_namespace, row.tool_name)
+    if tool is None:
+        return None
+    decision = life.decision(tool)
+    return decision.probe_lag_seconds if decision.probe is not None or decision.has_probe else 0.0
 
 
 def close_question(life: Life, store: SqlStore, row: CallRow, why: str) -> None:

@@ -74,10 +74,24 @@ def _find(life: Life, store: SqlStore, request: CallRequest) -> CallRow | None:
     if options.repeat_of is None:
         row = life.context.find_equal(request.key, request.frame.branch, store.calls.get)
         if row is not None:
+            if moves(row, request):
+                move_to_caller(life, store, row, request)
             return row
     if life.no_duplicates() and request.decision.side_effect_class.effectful and options.repeat_of is None:
         return joinable(store.calls.same_tool(life.run_id, request.key), request.key)
     return None
+
+
+def moves(row: CallRow, request: CallRequest) -> bool:
+    """Return whether a row that is adopted was made somewhere else in the program."""
+    return (row.parent_call_id, row.branch) != (request.frame.parent_call_id, request.frame.branch)
+
+
+def move_to_caller(life: Life, store: SqlStore, row: CallRow, request: CallRequest) -> None:
+    """Move an adopted row, so that a later life sees it inside the call, and on the branch, that took it."""
+    frame = request.frame
+    life.context.moved(row, frame.parent_call_id)
+    store.calls.adopt(row.call_no, life.fence, life.now(), parent_call_id=frame.parent_call_id, branch=frame.branch)
 
 
 def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operation) -> Begun:

@@ -171,11 +171,20 @@ def quarantine_problem(store: SqlStore, row: CallRow, now: str) -> str | None:
             if children:
                 return f"a child of the process that sent it is alive (pid {children[0]})"
     lost = [item.at for item in store.calls.evidence(row.tool_call_id) if item.says == "lost"]
-    if row.replay_policy is ReplayPolicy.RECONCILE and lost:
-        left = DEFAULT_PROBE_LAG_SECONDS - seconds_between(lost[-1], now)
+    if lost:
+        left = _lag_seconds(store, row) - seconds_between(lost[-1], now)
         if left > 0:
             return f"the provider may still be about to show it; wait {left:.0f} s"
     return None
+
+
+def _lag_seconds(store: SqlStore, row: CallRow) -> float:
+    """Return the tool's probe lag as the question says it; without one, the usual lag of a tool that has a probe."""
+    question = store.questions.open_of_call(row.tool_call_id)
+    said = json.loads(question.detail or "{}").get("probe_lag_seconds") if question is not None else None
+    if said is not None:
+        return float(said)
+    return DEFAULT_PROBE_LAG_SECONDS if row.replay_policy is ReplayPolicy.RECONCILE else 0.0
 
 
 def _owner_must_be_gone(store: SqlStore, row: CallRow) -> None:

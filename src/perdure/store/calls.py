@@ -277,6 +277,12 @@ class CallRows:
         )
         return to_status
 
+    def adopt(self, call_no: int, fence: int, now: str, *, parent_call_id: str | None, branch: str) -> None:
+        """Move a row to the caller that adopted it."""
+        self._do.write_one(
+            "adopt_call", call_no=call_no, fence=fence, now=now, parent_call_id=parent_call_id, branch=branch
+        )
+
     def set_handle(self, call_no: int, fence: int, handle: str | None, now: str) -> None:
         """Store the handle of a long remote job."""
         self._do.write_one("set_handle", call_no=call_no, fence=fence, handle=handle, now=now)

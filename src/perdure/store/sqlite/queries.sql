@@ -137,8 +137,14 @@ FROM tool_calls WHERE dedupe_key = :dedupe_key AND NOT (status = 'cancelled' AND
 
 -- name: index_calls
 SELECT call_no, tool_call_id, tool_namespace, tool_name, normalized_args_hash, branch, parent_call_id, same_as,
-  (status = 'cancelled' AND same_as IS NULL) OR (status = 'failed' AND error_code IS 'challenged')
+  (status = 'cancelled' AND same_as IS NULL) OR (status = 'failed' AND error_code IS 'challenged'),
+  parent_call_id IS NOT NULL AND (SELECT outer_call.status IN ('succeeded', 'failed') FROM tool_calls outer_call
+    WHERE outer_call.tool_call_id = tool_calls.parent_call_id)
 FROM tool_calls WHERE run_id = :run_id ORDER BY call_no
+
+-- name: adopt_call
+UPDATE tool_calls SET parent_call_id = :parent_call_id, branch = :branch, updated_at = :now
+WHERE call_no = :call_no AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
 
 -- name: open_calls
 SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,

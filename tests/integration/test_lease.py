@@ -1,0 +1,225 @@
+"""Whether an owner is gone, told about real processes: alive, stopped, dead, a zombie, a reused number, orphaned children."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perdure.model.run import Owner
+from perdure.runtime.lease import (
+    SENDER_VARIABLE,
+    Liveness,
+    liveness,
+    living_children,
+    mark_children,
+    sender_mark,
+    this_process,
+)
+from perdure.store.runs import owner_from_text, owner_text
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+PATIENCE_SECONDS = 5.0
+
+# Takes a name, says who it is, starts children of the kinds that its arguments say, says their numbers, and waits.
+PROCESS = """
+import os, signal, subprocess, sys
+from perdure.runtime.lease import mark_children, this_process
+from perdure.store.runs import owner_text
+
+if "NAME" in os.environ:
+    with open("/proc/self/comm", "w") as comm:
+        comm.write(os.environ["NAME"])
+mark_children(this_process())
+print(owner_text(this_process()), flush=True)
+wait = "import signal; print('up', flush=True); signal.pause()"
+children = [[sys.executable, "-c", wait], ["sh", "-c", f'{sys.executable} -c "{wait}"; true']]
+for kind in sys.argv[1:]:
+    started = subprocess.Popen(children[int(kind)], stdout=subprocess.PIPE, start_new_session=True)
+    started.stdout.readline()
+    print(started.pid, flush=True)
+signal.pause()
+"""
+
+
+class Process:
+    """A real process with its owner's identity and the pids of its children."""
+
+    def __init__(self, *children: int, **environ: str) -> None:
+        self.running = subprocess.Popen(
+            [sys.executable, "-c", PROCESS, *map(str, children)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, **environ},
+            text=True,
+        )
+        self.owner = owner_from_text(self._line())
+        self.children = [int(self._line()) for _ in children]
+
+    def _line(self) -> str:
+        assert self.running.stdout is not None
+        return self.running.stdout.readline()
+
+    def end(self) -> None:
+        """Kill the process, collect it, and kill what it left."""
+        left = living_children(self.owner)
+        self.running.kill()
+        self.running.communicate()
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Process]]:
+    """Start processes that are gone after the test."""
+    started: list[Process] = []
+
+    def begin(*children: int, **environ: str) -> Process:
+        started.append(Process(*children, **environ))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.end()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Return as soon as a condition holds."""
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < give_up, "waited in vain"
+        time.sleep(0.005)
+
+
+def test_this_process_is_alive() -> None:
+    assert liveness(this_process()) is Liveness.ALIVE
+    assert this_process().pid == os.getpid()
+    assert owner_from_text(owner_text(this_process())) == this_process()
+
+
+def test_another_process_is_alive_until_it_is_gone(start: Callable[..., Process]) -> None:
+    process = start()
+    assert liveness(process.owner) is Liveness.ALIVE
+    process.running.kill()
+    process.running.wait()
+    assert liveness(process.owner) is Liveness.DEAD
+
+
+def test_a_zombie_is_gone_although_its_number_is_taken(start: Callable[..., Process]) -> None:
+    process = start()
+    process.running.kill()
+    os.waitid(os.P_PID, process.owner.pid, os.WEXITED | os.WNOWAIT)
+    os.kill(process.owner.pid, 0)
+    assert Path(f"/proc/{process.owner.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    assert liveness(process.owner) is Liveness.DEAD
+
+
+def test_a_stopped_process_is_alive(start: Callable[..., Process]) -> None:
+    process = start()
+    os.kill(process.owner.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, process.owner.pid, os.WSTOPPED | os.WNOWAIT)
+    assert liveness(process.owner) is Liveness.ALIVE
+    os.kill(process.owner.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("shift", [-1, 1, 100])
+def test_a_number_that_another_process_took_over_is_not_the_owner(start: Callable[..., Process], shift: int) -> None:
+    owner = start().owner
+    assert liveness(replace(owner, start_time=owner.start_time + shift)) is Liveness.DEAD
+
+
+def test_nothing_of_an_earlier_boot_is_alive() -> None:
+    assert liveness(replace(this_process(), boot_id="an earlier boot")) is Liveness.DEAD
+
+
+def test_nothing_is_certain_about_another_host() -> None:
+    assert liveness(replace(this_process(), host="elsewhere/pid:[1]")) is Liveness.UNKNOWN
+    assert liveness(replace(this_process(), host="elsewhere", boot_id="x", pid=1)) is Liveness.UNKNOWN
+
+
+def test_a_number_that_was_never_given_is_dead() -> None:
+    assert liveness(replace(this_process(), pid=2**22 + 1)) is Liveness.DEAD
+
+
+@pytest.mark.parametrize("name", [") Z (", "a b c", "))) 0 0", "(x"])
+def test_the_name_of_a_process_cannot_mislead(start: Callable[..., Process], name: str) -> None:
+    process = start(NAME=name)
+    assert Path(f"/proc/{process.owner.pid}/comm").read_text() == f"{name}\n"
+    assert liveness(process.owner) is Liveness.ALIVE
+    assert liveness(replace(process.owner, start_time=0)) is Liveness.DEAD
+
+
+# --- children --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_a_child_that_outlives_its_parent_is_found(start: Callable[..., Process], kind: int) -> None:
+    process = start(kind)
+    assert process.children[0] in living_children(process.owner)
+    process.running.kill()
+    process.running.wait()
+    assert liveness(process.owner) is Liveness.DEAD
+    # A shell's own child is found as well, so that killing the shell alone is not enough.
+    left = living_children(process.owner)
+    assert process.children[0] in left
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: living_children(process.owner) == [])
+
+
+def test_every_orphan_is_found(start: Callable[..., Process]) -> None:
+    process = start(0, 0)
+    process.running.kill()
+    process.running.wait()
+    assert sorted(living_children(process.owner)) == sorted(process.children)
+
+
+def test_a_stopped_orphan_still_lives(start: Callable[..., Process]) -> None:
+    process = start(0)
+    os.kill(process.children[0], signal.SIGSTOP)
+    process.running.kill()
+    process.running.wait()
+    assert living_children(process.owner) == process.children
+
+
+def test_an_owner_without_children_has_none(start: Callable[..., Process]) -> None:
+    process = start()
+    assert living_children(process.owner) == []
+    process.running.kill()
+    process.running.wait()
+    assert living_children(process.owner) == []
+
+
+def test_children_are_told_apart_by_their_owner(start: Callable[..., Process]) -> None:
+    one, other = start(0), start(0)
+    assert living_children(one.owner) == one.children
+    assert living_children(other.owner) == other.children
+    later = replace(one.owner, start_time=one.owner.start_time + 1)
+    assert living_children(later) == []
+
+
+def test_a_process_is_not_its_own_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SENDER_VARIABLE, "before")
+    owner = this_process()
+    mark_children(owner)
+    assert os.environ[SENDER_VARIABLE] == sender_mark(owner)
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as child:
+        wait_until(lambda: living_children(owner) == [child.pid])
+        assert child.stdin is not None
+        child.stdin.close()
+    assert living_children(owner) == []
+
+
+def test_the_mark_names_the_process_and_not_only_its_number() -> None:
+    owner = Owner(host="h", boot_id="b", pid=7, start_time=9)
+    marks = {sender_mark(owner), *(sender_mark(replace(owner, **{name: 8})) for name in ("pid", "start_time"))}
+    assert len(marks) == 3
+    assert sender_mark(replace(owner, boot_id="c")) not in marks
