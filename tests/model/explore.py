@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tests.model.machine import Fault, Life, answered
 from tests.model.rules import Context, quarantine
-from tests.model.words import Program, World
+from tests.model.words import Call, Only, Program, World
 
 LIVES = 12  # more than any program here needs
 
@@ -51,7 +51,9 @@ class Walk:
         self.sends = 0
         self.shared = 0  # points that earlier lives of this walk have already shown
 
-    def lives(self, world: World, program: Program, broken: frozenset[str], fault: Fault | None) -> Iterator[Cut | Closed]:
+    def lives(
+        self, world: World, program: Program, broken: frozenset[str], fault: Fault | None
+    ) -> Iterator[Cut | Closed]:
         while True:
             self.depth = 0
             self.left = self.switches
@@ -98,7 +100,7 @@ class Explorer:
         self.program, self.broken, self.switches, self.faults = program, broken, switches, faults
         self.known: dict[tuple[World, int], Counter[End]] = {}
         self.lives = 0
-        self.horizon = max([2, *mentioned(program.steps)])
+        self.horizon = max(1, *mentioned(program.steps, 4 if program.waits else 2), 1)
 
     def ends(self, crashes: int) -> Counter[End]:
         """Every end, with the number of schedules that lead to it."""
@@ -163,11 +165,12 @@ def judged(world: World, status: str, unmet: frozenset[int]) -> End:
     )
 
 
-def mentioned(steps: tuple[object, ...]) -> Iterator[int]:
-    """The lives a program distinguishes."""
+def mentioned(steps: tuple[object, ...], texts: int) -> Iterator[int]:
+    """The lives a program distinguishes; one that varies has so many texts, and keeps to the last."""
     for step in steps:
+        if isinstance(step, Only):
+            yield max(step.lives) + 1
+        if isinstance(step, Call) and step.varies:
+            yield texts
         if isinstance(step, tuple):
-            yield from (max(step.lives) + 1,) if hasattr(step, "lives") else ()
-            if getattr(step, "varies", False):
-                yield 4
-            yield from mentioned(tuple(step))
+            yield from mentioned(tuple(step), texts)

@@ -59,7 +59,12 @@ def each_once(end: End) -> bool:
 
 
 def fallback_is_listed(end: End) -> bool:
-    """A timer is not durable: both may be done, one in each of two lives, and then one of them is listed as unmet."""
+    """A timer is not durable: both may be done, one in each of two lives, and then the fallback is listed."""
+    return bool(end.effects) and (len(end.effects) == 1 or end.unmet == ("card2 1",))
+
+
+def one_is_listed(end: End) -> bool:
+    """As above; where patience ran out before the memo came to its call again, that call is the one that is listed."""
     return bool(end.effects) and len(end.effects) == 1 + len(end.unmet)
 
 
@@ -97,7 +102,9 @@ CASES: dict[str, Case] = {
         effects="strict a, strict a",
     ),
     "declined, then another card": Case(
-        Program((Try((Call(CARD, "1"),), (Call(BANK, "1"),)), a)), (("bank 1", "mail a"), ("card 1", "mail a")), crashes=2
+        Program((Try((Call(CARD, "1"),), (Call(BANK, "1"),)), a)),
+        (("bank 1", "mail a"), ("card 1", "mail a")),
+        crashes=2,
     ),
     "declined in a memo": Case(
         Program((Try((Memo("m", (Call(CARD, "1"),)),), (Call(BANK, "1"),)), a)),
@@ -105,13 +112,20 @@ CASES: dict[str, Case] = {
         crashes=2,
     ),
     "declined, resumed": exactly(a, Call(CARD, "1"), b, effects="card 1, mail a, mail b", resumes=2, crashes=2),
-    "declined in a memo, resumed": exactly(Memo("m", (a, Call(CARD, "1"))), effects="card 1, mail a", resumes=2, crashes=2),
+    "declined in a memo, resumed": exactly(
+        Memo("m", (a, Call(CARD, "1"))), effects="card 1, mail a", resumes=2, crashes=2
+    ),
     "own error": Case(Program((a, Fail())), (("mail a",),), status="failed"),
     "out of patience": Case(
-        Program((Timeout((Call(BANK, "1"),), (Call(Tool("card2"), "1"),)),)), holds=fallback_is_listed, unmet=True, crashes=2
+        Program((Timeout((Call(BANK, "1"),), (Call(Tool("card2"), "1"),)),)),
+        holds=fallback_is_listed,
+        unmet=True,
+        crashes=2,
     ),
     "out of patience in a memo": Case(
-        Program((Timeout((Memo("m", (Call(BANK, "1"),)),), (Call(Tool("card2"), "1"),)),)), holds=fallback_is_listed, unmet=True
+        Program((Timeout((Memo("m", (Call(BANK, "1"),)),), (Call(Tool("card2"), "1"),)),)),
+        holds=one_is_listed,
+        unmet=True,
     ),
     "another text in each life": Case(
         Program((Call(MAIL, "t", varies=True), Call(MAIL, "u", varies=True)), waits=True),

@@ -105,11 +105,14 @@ class Context:
 
     def adoptable(self, number: int) -> bool:
         """No other row stands for this one, and no finished call: what lies under that is met with it or not at all."""
+        return all(row.same_as != number for row in self.rows) and not self.enclosed(number)
+
+    def enclosed(self, number: int) -> bool:
+        """Whether a call above this row has ended."""
         above = self.rows[number].parent
-        if above is not None and "adopted from under a finished call" not in self.broken:
-            if self.rows[above].status in ("succeeded", "failed") or not self.adoptable(above):
-                return False
-        return all(row.same_as != number for row in self.rows)
+        if above is None or "adopted from under a finished call" in self.broken:
+            return False
+        return self.rows[above].status in ("succeeded", "failed") or self.enclosed(above)
 
     # R2b
     def guard(self, number: int) -> str:
@@ -192,5 +195,7 @@ def quarantine(world: World) -> World:
 def matches(world: World, row: Row) -> list[int]:
     """The effects a search by tool and arguments finds."""
     return [
-        ref for ref, r in enumerate(world.log[: world.visible]) if r.accepted and (r.tool, r.args) == (row.tool, row.args)
+        ref
+        for ref, r in enumerate(world.log[: world.visible])
+        if r.accepted and (r.tool, r.args) == (row.tool, row.args)
     ]

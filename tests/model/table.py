@@ -16,7 +16,9 @@ def main() -> None:
         ends = explorer.ends(crashes)
         wrong = sum(many for end, many in ends.items() if case.broken_by(end))
         print(f"| {name} | {crashes} | {len(explorer.known)} | {explorer.lives} | {sum(ends.values())} | {wrong} |")
-    print("\n| broken rule | noticed by | crashes | schedules | of them wrong | for example |\n|---|---|---|---|---|---|")
+    print(
+        "\n| broken rule | noticed by | crashes | schedules | of them wrong | for example |\n|---|---|---|---|---|---|"
+    )
     for mutant, name in MUTANTS.items():
         case, crashes = CASES[name], 2 if mutant in TWO_CRASHES else 1
         ends = Explorer(case.program, frozenset({mutant}), switches=1).ends(crashes)

@@ -249,7 +249,10 @@ class Gateway:
         if starting.moves(row, request):
             life.ledger.post(lambda store: starting.move_to_caller(life, store, row, request), life.fail)
         life.replayed += int(request.key.namespace not in INNER_NAMESPACES)
-        return True, self._deliver(row, request, None, response)
+        try:
+            return True, self._deliver(row, request, None, response)
+        finally:
+            life.operations.met()
 
     def _deliver(
         self, row: CallRow, request: CallRequest, cause: BaseException | None, response: str | None = None

@@ -77,6 +77,13 @@ class Operations:
         self.wake_parked()
         self.changed()
 
+    def met(self) -> None:
+        """A call met its receipt without becoming an operation: the run was not quiet, and parked calls may go on."""
+        self.began += 1
+        if self._parked:
+            self.wake_parked()
+            self.changed()
+
     def park(self, operation: Operation, reason: str, wake: Callable[[], None]) -> None:
         """Mark an operation as one that only something else can move."""
         with self._lock:

@@ -1,0 +1,171 @@
+"""Small programs, killed at numbered points of the real engine, end as the model says they may.
+
+A life is a process of its own that stops dead, the provider is a file beside the ledger, and questions are answered
+truthfully. `PERDURE_TEST_PROGRAMS=N` tries N programs, drawn anew each time; without it they are always the same.
+"""
+
+import base64
+import json
+import os
+import pickle
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.model.engine_lives import Order, Provider, ledger
+from tests.model.explore import End, Explorer
+from tests.model.programs import BANK, CARD, CASES, MAIL, some_steps, written
+from tests.model.words import Call, Gather, Program, Step, Try
+
+MORE = int(os.environ.get("PERDURE_TEST_PROGRAMS", "0"))
+MEMORY = Path("/dev/shm")
+LIVES = 14
+CRASHED = 137
+
+
+class Ended(NamedTuple):
+    """What can be compared with the model's `End`."""
+
+    status: str
+    effects: tuple[str, ...]
+    rows: tuple[str, ...]
+    unmet: int
+    asked: bool
+
+
+class Lives:
+    """The server that lives the engine's lives."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.model.engine_lives"],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def order(self, order: Order) -> dict[str, object] | None:
+        """The result, or None if the life was cut off."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(base64.b64encode(pickle.dumps(order)).decode() + "\n")
+        self.process.stdin.flush()
+        code = int(self.process.stdout.readline())
+        if code == CRASHED:
+            return None
+        assert code == 0, f"a life ended with code {code}"
+        result: dict[str, object] = json.loads(Path(order.folder, "result.json").read_text())
+        assert "error" not in result, result["error"]
+        return result
+
+    def close(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def lives() -> Iterator[Lives]:
+    server = Lives()
+    yield server
+    server.close()
+
+
+def ended(lives: Lives, program: Program, sync: bool, seed: int, crashes: tuple[int, ...]) -> tuple[Ended, int]:
+    """Live until nothing moves any more; how it ended, and how many crashes there were."""
+    with tempfile.TemporaryDirectory(
+        prefix="perdure-model-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None
+    ) as folder:
+        happened, asked, reopen, resumes = 0, False, False, program.resumes
+        for life in range(1, LIVES + 1):
+            crash_at = crashes[life - 1] if life <= len(crashes) else None
+            result = lives.order(Order("live", folder, program, sync, seed, life, crash_at, reopen))
+            if result is None:
+                happened += 1
+                continue
+            reopen = False
+            if result["status"] == "waiting":
+                said = lives.order(Order("answer", folder, program, sync, seed))
+                asked = asked or bool(said and said["challenges"])
+            elif result["status"] == "failed" and resumes:
+                reopen, resumes = True, resumes - 1
+            else:
+                rows = tuple(sorted(f"{row['tool']} {row['args']} {row['status']}" for row in ledger(folder)))
+                done = [f"{entry['tool']} {entry['args']}" for entry in Provider(folder).entries() if entry["accepted"]]
+                unmet = int(str(result["unmet"]))
+                return Ended(str(result["status"]), tuple(sorted(done)), rows, unmet, asked), happened
+        raise AssertionError(f"stuck after {LIVES} lives")
+
+
+@cache
+def explorer(program: Program, switches: int) -> Explorer:
+    return Explorer(program, switches=switches, faults=False)
+
+
+def allowed(program: Program, crashes: int, switches: int) -> set[Ended]:
+    def seen(end: End) -> Ended:
+        rows = tuple(row.replace(" challenged", " failed") for row in end.rows)
+        return Ended(end.status, end.effects, rows, len(end.unmet), end.challenges > 0)
+
+    return {seen(end) for end in explorer(program, switches).ends(crashes)}
+
+
+def check(lives: Lives, program: Program, sync: bool, seed: int, crashes: tuple[int, ...]) -> None:
+    """The engine's end is one that the model knows; only if it seems not to be are more schedules looked at."""
+    found, happened = ended(lives, program, sync, seed, crashes)
+    if any(found in allowed(program, happened, switches) for switches in (1, 2, 3)):
+        return
+    near = "\n".join(str(end) for end in sorted(allowed(program, happened, 3)))
+    raise AssertionError(
+        f"{written(program.steps)}\nsync={sync} seed={seed} crashes={crashes}, {happened} happened\n{found}\nthe model:\n{near}"
+    )
+
+
+def parallel(steps: tuple[object, ...]) -> bool:
+    return any(isinstance(step, Gather) or (isinstance(step, tuple) and parallel(step)) for step in steps)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Program:
+    """Deterministic ones; some with a card that is declined once, or with texts that change."""
+    chance = draw(st.randoms(use_true_random=False))
+    steps: tuple[Step, ...] = some_steps(random.Random(chance.getrandbits(32)), calls=draw(st.integers(1, 3)))
+    extra = draw(st.sampled_from(["", "", "declined", "caught", "varies"]))
+    if extra == "declined":
+        return Program((*steps, Call(CARD, "1")), resumes=2)
+    if extra == "caught":
+        return Program((Try((Call(CARD, "1"),), (Call(BANK, "1"),)), *steps))
+    if extra == "varies":
+        return Program((Call(MAIL, "t", varies=True), Call(MAIL, "u", varies=True)))
+    return Program(steps)
+
+
+POINTS = st.integers(1, 90)
+
+
+@pytest.mark.timeout(60 + 5 * MORE)
+@settings(
+    max_examples=MORE or 60,
+    deadline=None,
+    database=None,
+    derandomize=not MORE,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    program=programs(), sync=st.booleans(), seed=st.integers(0, 999), crashes=st.lists(POINTS, min_size=1, max_size=2)
+)
+def test_random_programs_end_as_the_model_says(
+    lives: Lives, program: Program, sync: bool, seed: int, crashes: list[int]
+) -> None:
+    together = parallel(program.steps)
+    check(lives, program, sync and not together, seed, tuple(crashes[: 1 if together else 2]))
