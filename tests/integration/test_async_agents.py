@@ -180,3 +180,18 @@ def test_a_row_inside_a_finished_memo_is_met_with_the_memo_and_not_taken_from_ou
     done = live(tmp_path, second, resume=True)
     assert (done.status, done.result) == ("succeeded", [1, 2])
     assert sent == ["x", "x"]
+
+
+def test_what_a_sync_function_gives_back_to_be_awaited_is_awaited(tmp_path: Path) -> None:
+    async def compute(x: int) -> int:
+        await asyncio.sleep(0)
+        return x + 1
+
+    async def main(run: Any) -> int:
+        return int(await run.memo("m", lambda: compute(1)))
+
+    def sync_main(run: Any) -> int:
+        return int(run.memo("m", lambda: compute(1)))
+
+    assert live(tmp_path / "a", main).result == 2
+    assert live(tmp_path / "b", sync_main).result == 2

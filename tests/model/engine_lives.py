@@ -14,6 +14,7 @@ import sqlite3
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,7 +136,7 @@ class Script:
                 case Call():
                     run.call(self.tools[step.tool.name], text=self.words(step), **self.options(step))
                 case Memo(name, inner):
-                    run.memo(name, lambda inner=inner: self.body(run, inner))
+                    run.memo(name, partial(self.body, run, inner))
                 case Try(inner, fallback):
                     try:
                         self.body(run, inner)
@@ -158,12 +159,9 @@ class Script:
                 case Call():
                     await run.call(self.tools[step.tool.name], text=self.words(step), **self.options(step))
                 case Memo(name, inner):
-                    await run.memo(name, lambda inner=inner: self.abody(run, inner))
+                    await run.memo(name, partial(self.abody, run, inner))
                 case Gather(branches):
-                    sides = (self.abody(run, branch) for branch in branches)
-                    for outcome in await asyncio.gather(*sides, return_exceptions=True):
-                        if isinstance(outcome, BaseException):
-                            raise outcome
+                    await self.gather(run, branches)
                 case Try(inner, fallback):
                     try:
                         await self.abody(run, inner)
@@ -174,6 +172,13 @@ class Script:
                         await self.abody(run, inner)
                 case Fail():
                     raise OwnError
+
+    async def gather(self, run: Any, branches: tuple[tuple[Step, ...], ...]) -> None:
+        """All to their end, then the first error in their order."""
+        sides = (self.abody(run, branch) for branch in branches)
+        for outcome in await asyncio.gather(*sides, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
 
 
 def tools_of(steps: tuple[Any, ...]) -> set[Tool]:

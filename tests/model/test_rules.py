@@ -8,6 +8,7 @@ import random
 from collections import Counter
 
 import pytest
+
 from tests.model.explore import End, Explorer
 from tests.model.programs import CASES, MUTANTS, TWO_CRASHES, Case, some_steps, written
 from tests.model.words import Call, Gather, Memo, Program, Tool

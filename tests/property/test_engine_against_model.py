@@ -20,9 +20,10 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from tests.model.engine_lives import Order, Provider, ledger
 from tests.model.explore import End, Explorer
-from tests.model.programs import BANK, CARD, CASES, MAIL, some_steps, written
+from tests.model.programs import BANK, CARD, MAIL, some_steps, written
 from tests.model.words import Call, Gather, Program, Step, Try
 
 MORE = int(os.environ.get("PERDURE_TEST_PROGRAMS", "0"))

@@ -102,16 +102,20 @@ async def _invoke(dispatch: Dispatch, operation: Operation) -> Outcome:
         return await call_async(dispatch, operation)
     sender = invoke.start_thread(dispatch, operation, lambda: invoke.call_here(dispatch, operation))
     if await _finished(sender, dispatch.timeout_seconds) and sender.outcome is not None:
+        if invoke.is_awaitable(sender.outcome.value):
+            # A lambda around an async function looks sync until it is called.
+            return await call_async(dispatch, operation, begun=sender.outcome.value)
         return sender.outcome
     return invoke.timed_out(sender)
 
 
-async def call_async(dispatch: Dispatch, operation: Operation) -> Outcome:
+async def call_async(dispatch: Dispatch, operation: Operation, *, begun: Awaitable[Any] | None = None) -> Outcome:
     """Await an async body; past its timeout it is cancelled, and what it did is unknown."""
     with invoke.serving(dispatch, operation):
         try:
+            work = dispatch.body(*dispatch.args, **dispatch.kwargs) if begun is None else begun
             async with asyncio.timeout(dispatch.timeout_seconds):
-                return Outcome(Ended.VALUE, value=await dispatch.body(*dispatch.args, **dispatch.kwargs))
+                return Outcome(Ended.VALUE, value=await work)
         except BaseException as error:
             return invoke.outcome_of(error)
 
@@ -180,10 +184,10 @@ async def _park(life: Life, operation: Operation, reason: str) -> None:
         life.operations.unpark(operation)
 
 
-def call_in_own_loop(dispatch: Dispatch, operation: Operation) -> Outcome:
+def call_in_own_loop(dispatch: Dispatch, operation: Operation, *, begun: Awaitable[Any] | None = None) -> Outcome:
     """Run an async body for a sync agent."""
     with invoke.serving(dispatch, operation):
-        outcome: Outcome = _in_own_loop(call_async(dispatch, operation))
+        outcome: Outcome = _in_own_loop(call_async(dispatch, operation, begun=begun))
     return outcome
 
 

@@ -9,7 +9,7 @@ from perdure.model.errors import LeaseLost, StorageFault
 from perdure.model.run import WaitReason
 from perdure.ports.tool import Probe
 from perdure.runtime import invoke, starting
-from perdure.runtime.actions import (
+from perdure.runtime.actions import (, Dispatch
     Action,
     AwaitSender,
     Commit,
@@ -76,16 +76,22 @@ def commit(life: Life, work: Work[T]) -> T:
 
 def _invoke(action: Invoke, operation: Operation) -> Outcome:
     dispatch = action.dispatch
-    if not dispatch.is_async and dispatch.timeout_seconds is None:
-        return invoke.call_here(dispatch, operation)
     if dispatch.is_async:
-        from perdure.runtime.drive_async import call_in_own_loop
-
-        return call_in_own_loop(dispatch, operation)
+        return _in_a_loop(dispatch, operation, None)
+    if dispatch.timeout_seconds is None:
+        outcome = invoke.call_here(dispatch, operation)
+        awaits = invoke.is_awaitable(outcome.value)
+        return _in_a_loop(dispatch, operation, outcome.value) if awaits else outcome
     sender = invoke.start_thread(dispatch, operation, lambda: invoke.call_here(dispatch, operation))
     if sender.finished.wait(dispatch.timeout_seconds) and sender.outcome is not None:
         return sender.outcome
     return invoke.timed_out(sender)
+
+
+def _in_a_loop(dispatch: Dispatch, operation: Operation, begun: Any) -> Outcome:
+    from perdure.runtime.drive_async import call_in_own_loop
+
+    return call_in_own_loop(dispatch, operation, begun=begun)
 
 
 def _consult(action: Consult) -> Probe:
