@@ -9,11 +9,12 @@ from perdure.model.errors import LeaseLost, StorageFault
 from perdure.model.run import WaitReason
 from perdure.ports.tool import Probe
 from perdure.runtime import invoke, starting
-from perdure.runtime.actions import (, Dispatch
+from perdure.runtime.actions import (
     Action,
     AwaitSender,
     Commit,
     Consult,
+    Dispatch,
     Invoke,
     Loop,
     Outcome,
