@@ -252,6 +252,17 @@ def test_a_lone_member_on_a_full_disk_ends_authority_too(ledger: Ledger, path: P
     assert seen_from_outside(path) == []
 
 
+def test_a_fault_of_the_store_is_nobodys_own_error(ledger: Ledger, path: Path) -> None:
+    def fault(store: SqlStore) -> None:
+        store.connection.write("INSERT INTO nowhere VALUES (1)", {})
+
+    members = as_one_group(ledger, [note("early"), fault, note("late")])
+    for member in members:
+        with pytest.raises(StorageFault, match="nowhere"):
+            member.result()
+    assert seen_from_outside(path) == []
+
+
 def test_a_transaction_that_is_gone_after_an_error_fails_the_whole_group(ledger: Ledger, path: Path) -> None:
     def lose_it(store: SqlStore) -> None:
         store.connection.rollback()

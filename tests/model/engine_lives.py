@@ -10,13 +10,14 @@ import json
 import os
 import pickle
 import random
-import sqlite3
 import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import apsw
 
 import perdure
 from perdure.engine import Engine
@@ -258,8 +259,9 @@ def ledger(folder: str) -> list[dict[str, Any]]:
         "SELECT tool_call_id, tool_namespace, tool_name, request_ref, status, response_ref, external_correlation_id, "
         "same_as FROM tool_calls ORDER BY call_no"
     )
-    with sqlite3.connect(Path(folder, "runtime_state.db")) as connection:
-        rows = connection.execute(query).fetchall()
+    # The engine's own SQLite library: two copies of SQLite in one process do not see each other's locks.
+    connection = apsw.Connection(str(Path(folder, "runtime_state.db")), flags=apsw.SQLITE_OPEN_READWRITE)
+    rows = connection.execute(query).fetchall()
     connection.close()
     found = []
     for tool_call_id, namespace, name, request, status, receipt, ref, same_as in rows:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
+from random import Random
 from typing import Any, NamedTuple
 
 import pytest
@@ -125,11 +126,21 @@ def test_canonical_bytes_are_equal_exactly_when_the_values_are(one: Any, other: 
 
 
 @QUICK
-@given(st.dictionaries(st.text(), VALUES, max_size=5), st.randoms())
-def test_the_order_of_arguments_does_not_matter(arguments: dict[str, Any], chance: Any) -> None:
+@given(st.dictionaries(HASHABLE, VALUES, max_size=5), st.randoms())
+@example({1: "a", 2: "b"}, Random(1))
+def test_the_order_of_keys_does_not_matter(arguments: dict[Any, Any], chance: Random) -> None:
     names = list(arguments)
     chance.shuffle(names)
     assert canonical({name: arguments[name] for name in names}) == canonical(arguments)
+
+
+def test_the_order_inside_a_set_does_not_matter() -> None:
+    one, other = set[int](), set[int]()
+    one.update((0, 8))
+    other.update((8, 0))
+    assert list(one) != list(other)
+    assert canonical(one) == canonical(other)
+    assert encode(one) == encode(other)
 
 
 @QUICK

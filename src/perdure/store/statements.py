@@ -14,10 +14,18 @@ from perdure.ports.store import CrashPoint, Row, SqlConnection, no_crash_point
 
 @lru_cache(maxsize=4)
 def load_queries(dialect: str) -> dict[str, str]:
-    """Return the statements of ``store/<dialect>/queries.sql`` by name."""
+    """Return the statements of ``store/<dialect>/queries.sql`` by name, with the lists of columns they share filled in."""
     text = resources.files("perdure.store").joinpath(dialect, "queries.sql").read_text(encoding="utf-8")
-    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)[1:]
-    return {name: sql.strip() for name, sql in zip(parts[::2], parts[1::2], strict=True)}
+    parts = re.split(r"^-- (name|columns): (\w+)\n", text, flags=re.MULTILINE)[1:]
+    blocks = [(kind, name, sql.strip()) for kind, name, sql in zip(parts[::3], parts[1::3], parts[2::3], strict=True)]
+    columns = {"{" + name + "}": sql for kind, name, sql in blocks if kind == "columns"}
+    return {name: _fill(sql, columns) for kind, name, sql in blocks if kind == "name"}
+
+
+def _fill(sql: str, columns: dict[str, str]) -> str:
+    for mark, listed in columns.items():
+        sql = sql.replace(mark, listed)
+    return sql
 
 
 class Statements:

@@ -2,21 +2,34 @@
 -- A write that belongs to a run carries its fence; the store demands that it changed exactly one row.
 -- A run's updated_at never goes back, even if the wall clock does: the newest of them tells whether a key has expired.
 
+-- columns: run
+run_no, run_id, name, status, reason, entrypoint, run_spec_json, run_spec_hash, created_at, updated_at, attempt,
+lease_fence, lease_owner, lease_expires_at, deadline_at, ended_by_call_id, result_ref, error_code, error_detail,
+workspace, job_path, cancel_requested_at
+
+-- columns: life
+attempt, fence, owner, started_at, ended_at, how, replayed, settled, challenged, unmet
+
+-- columns: call
+call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
+attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
+same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
+external_correlation_id, handle, prepared_at
+
+-- columns: question
+approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer
+
 -- name: insert_run
 INSERT INTO runs (run_id, name, created_at, updated_at, status, entrypoint, run_spec_json, run_spec_hash, job_path,
   workspace, deadline_at)
 VALUES (:run_id, :name, :now, :now, 'queued', :entrypoint, :spec, :spec_hash, :job_path, :workspace, :deadline_at)
 
 -- name: get_run
-SELECT run_no, run_id, name, status, reason, entrypoint, run_spec_json, run_spec_hash, created_at, updated_at, attempt,
-  lease_fence, lease_owner, lease_expires_at, deadline_at, ended_by_call_id, result_ref, error_code, error_detail,
-  workspace, job_path, cancel_requested_at
+SELECT {run}
 FROM runs WHERE run_id = :run_id
 
 -- name: list_runs
-SELECT run_no, run_id, name, status, reason, entrypoint, run_spec_json, run_spec_hash, created_at, updated_at, attempt,
-  lease_fence, lease_owner, lease_expires_at, deadline_at, ended_by_call_id, result_ref, error_code, error_detail,
-  workspace, job_path, cancel_requested_at
+SELECT {run}
 FROM runs WHERE (:status IS NULL OR status = :status) ORDER BY run_no DESC LIMIT :limit
 
 -- name: run_ids_like
@@ -45,11 +58,11 @@ UPDATE run_attempts SET ended_at = :now, how = :how, replayed = :replayed, settl
 WHERE run_id = :run_id AND fence = :fence AND ended_at IS NULL
 
 -- name: get_attempt
-SELECT attempt, fence, owner, started_at, ended_at, how, replayed, settled, challenged, unmet
+SELECT {life}
 FROM run_attempts WHERE run_id = :run_id AND fence = :fence
 
 -- name: list_attempts
-SELECT attempt, fence, owner, started_at, ended_at, how, replayed, settled, challenged, unmet
+SELECT {life}
 FROM run_attempts WHERE run_id = :run_id ORDER BY attempt
 
 -- name: renew_lease
@@ -114,24 +127,15 @@ SELECT :tool_call_id, :run_id, :step_id, :now, :now, :tool_name, :raw_tool_name,
 WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: get_call
-SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
-  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
-  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
-  external_correlation_id, handle, prepared_at
+SELECT {call}
 FROM tool_calls WHERE call_no = :call_no
 
 -- name: get_call_by_id
-SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
-  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
-  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
-  external_correlation_id, handle, prepared_at
+SELECT {call}
 FROM tool_calls WHERE tool_call_id = :tool_call_id
 
 -- name: get_call_by_dedupe
-SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
-  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
-  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
-  external_correlation_id, handle, prepared_at
+SELECT {call}
 FROM tool_calls WHERE dedupe_key = :dedupe_key AND NOT (status = 'cancelled' AND same_as IS NULL)
   AND NOT (status = 'failed' AND error_code = 'challenged')
 
@@ -147,25 +151,16 @@ UPDATE tool_calls SET parent_call_id = :parent_call_id, branch = :branch, update
 WHERE call_no = :call_no AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
 
 -- name: open_calls
-SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
-  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
-  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
-  external_correlation_id, handle, prepared_at
+SELECT {call}
 FROM tool_calls WHERE run_id = :run_id AND status IN ('prepared','awaiting_approval','running','in_doubt')
 ORDER BY call_no
 
 -- name: kin_calls
-SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
-  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
-  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
-  external_correlation_id, handle, prepared_at
+SELECT {call}
 FROM tool_calls WHERE run_id = :run_id AND tool_name = :tool_name AND tool_namespace = :namespace ORDER BY call_no
 
 -- name: refless_kin
-SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
-  attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
-  same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
-  external_correlation_id, handle, prepared_at
+SELECT {call}
 FROM tool_calls
 WHERE tool_name = :tool_name AND tool_namespace = :namespace AND status = 'succeeded'
   AND external_correlation_id IS NULL AND call_no <> :call_no
@@ -230,19 +225,19 @@ SELECT :approval_id, :run_id, :tool_call_id, :kind, 'open', :request_hash, :summ
 WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: open_approval_of_call
-SELECT approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer
+SELECT {question}
 FROM approvals WHERE tool_call_id = :tool_call_id AND status = 'open'
 
 -- name: get_approval
-SELECT approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer
+SELECT {question}
 FROM approvals WHERE approval_id = :approval_id
 
 -- name: open_approvals
-SELECT approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer
+SELECT {question}
 FROM approvals WHERE status = 'open' AND (:run_id IS NULL OR run_id = :run_id) ORDER BY approval_no
 
 -- name: approvals_of_call
-SELECT approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer
+SELECT {question}
 FROM approvals WHERE tool_call_id = :tool_call_id ORDER BY approval_no
 
 -- name: close_approval
