@@ -14,7 +14,7 @@ from perdure.ports.store import CrashPoint, Row, SqlConnection, no_crash_point
 
 @lru_cache(maxsize=4)
 def load_queries(dialect: str) -> dict[str, str]:
-    """Return the statements of ``store/<dialect>/queries.sql`` by name, with the lists of columns they share filled in."""
+    """Return the statements of ``store/<dialect>/queries.sql`` by name, with their shared lists of columns."""
     text = resources.files("perdure.store").joinpath(dialect, "queries.sql").read_text(encoding="utf-8")
     parts = re.split(r"^-- (name|columns): (\w+)\n", text, flags=re.MULTILINE)[1:]
     blocks = [(kind, name, sql.strip()) for kind, name, sql in zip(parts[::3], parts[1::3], parts[2::3], strict=True)]
