@@ -66,6 +66,11 @@ class Passage:
 class WrongCount(AssertionError):
     """The provider did not see exactly what the program asked for."""
 
+    def __init__(self, asked_for: dict[str, int], seen: dict[str, int], passage: Passage) -> None:
+        super().__init__(f"asked for {asked_for}, and the provider saw {seen}: {passage}")
+        self.repeated = {name for name, count in seen.items() if count > asked_for.get(name, 0)}
+        self.lost = {name for name, count in asked_for.items() if count > seen.get(name, 0)}
+
 
 class WrongWait(AssertionError):
     """A run waited for a person without need, or did not wait where it must, or did not end."""
@@ -186,7 +191,7 @@ class Bench:
     def _check_end(self, program: Program, passage: Passage, last: Ended, order: Order, tag: str) -> None:
         counts = self.counts(tag)
         if counts != program.effects:
-            raise WrongCount(f"asked for {program.effects}, and the provider saw {counts}: {passage}")
+            raise WrongCount(program.effects, counts, passage)
         ledger = LedgerFile(Path(order.state_dir))
         assert last.says["status"] == "succeeded", last
         ends = Counter(call.status for call in ledger.calls())

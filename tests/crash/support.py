@@ -149,6 +149,10 @@ def answer(state_dir: Path, provider: Provider, waiting_for: list[dict[str, Any]
             call = next(c for c in calls if c.tool_call_id == item["tool_call_id"])
             done = [c for c in calls if c.what == call.what and c.status == "succeeded"]
             effects = provider.effects(what=call.what)
+            if item["kind"] == "approval":
+                engine.approve(item["id"])
+                said.append("approved")
+                continue
             if item["kind"] == "challenge":
                 says, details = ("same" if done else "another"), {}
             elif len(effects) > len(done):

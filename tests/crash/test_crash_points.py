@@ -3,11 +3,9 @@
 import pytest
 
 from tests.crash.loop import Bench, Passage, Program, kinds_of_points
+from tests.crash.programs import REFERENCE, REFERENCE_ASYNC
 from tests.crash.support import AFTER_TOOL
 
-EFFECTS = dict.fromkeys(("create", "keyed", "probed", "asked", "last"), 1)
-SYNC = Program("reference:main", EFFECTS, result_names_effects=True)
-ASYNC = Program("reference_async:main", EFFECTS, result_names_effects=True)
 STORE_POINTS = {
     "before commit", "after commit", "before insert_run", "before claim_run", "before insert_attempt",
     "before insert_step", "before insert_call", "before succeed_call", "before move_step", "before insert_checkpoint",
@@ -39,7 +37,7 @@ def check_doubts(passages: list[Passage]) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("program", [SYNC, ASYNC], ids=["sync", "async"])
+@pytest.mark.parametrize("program", [REFERENCE, REFERENCE_ASYNC], ids=["sync", "async"])
 def test_every_effect_happens_once_wherever_the_run_is_killed(bench: Bench, program: Program) -> None:
     passages = bench.loop(program)
     check_progress(passages, points=60)
@@ -49,7 +47,7 @@ def test_every_effect_happens_once_wherever_the_run_is_killed(bench: Bench, prog
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("tool", ["create", "keyed", "probed", "asked"])
 def test_the_life_that_settles_may_be_killed_at_every_point_too(bench: Bench, tool: str) -> None:
-    passages = bench.loop(SYNC, before=({AFTER_TOOL: tool},), up_to=POINTS_OF_SETTLING)
+    passages = bench.loop(REFERENCE, before=({AFTER_TOOL: tool},), up_to=POINTS_OF_SETTLING)
     assert len(passages) >= 10
     if tool == "asked":
         assert all(passage.was_due for passage in passages)

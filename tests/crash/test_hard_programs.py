@@ -1,8 +1,8 @@
 """Programs in which a naive rule would lose or repeat an effect, killed at every point (semantics §4)."""
 
 import pytest
-
-from tests.crash.loop import Bench, Fault, Passage, Program
+from tests.crash.loop import Bench, Passage
+from tests.crash.programs import DECLINED, LOST_REPLIES, RETRIED, TWO_MINDS, changed, deduped, memo_with_effects
 
 
 def crashes(passages: list[Passage]) -> int:
@@ -12,58 +12,51 @@ def crashes(passages: list[Passage]) -> int:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("tool", ["keyed_open", "asked_scoped"])
 def test_the_calls_inside_a_memo_happen_once(bench: Bench, tool: str) -> None:
-    effects = dict.fromkeys(("inner0", "inner1", "outer"), 1)
-    program = Program("hard:memo_with_effects", effects, {"tool": tool}, result_names_effects=True)
-    assert crashes(bench.loop(program)) >= 30
+    passages = bench.loop(memo_with_effects(tool))
+    assert crashes(passages) >= 30
+    assert all(len(passage.answers) == passage.was_due for passage in passages)
 
 
 @pytest.mark.timeout(120)
-def test_a_declined_card_is_never_tried_again(bench: Bench) -> None:
-    refused = Fault("keyed", "A", {"reject_before_effect": 402, "next": None})
-    program = Program("hard:declined", {"B": 1}, faults=(refused,), failures=(1,), result_names_effects=True)
-    assert crashes(bench.loop(program)) >= 25
-    tries = [line for line in bench.provider.log() if line["event"] == "rejected"]
-    assert tries, "the declined card was never tried at all"
+def test_a_declined_card_is_not_tried_again(bench: Bench) -> None:
+    passages = bench.loop(DECLINED)
+    assert crashes(passages) >= 25
+    assert not any(passage.answers for passage in passages)
 
 
 @pytest.mark.timeout(120)
 def test_a_call_that_did_nothing_is_tried_again(bench: Bench) -> None:
-    busy = Fault("keyed", "first", {"reject_before_effect": 503, "next": 2})
-    program = Program("hard:retried", {"first": 1, "second": 1}, faults=(busy,), result_names_effects=True)
-    passages = bench.loop(program)
+    passages = bench.loop(RETRIED)
     assert crashes(passages) >= 30
     assert not any(passage.answers for passage in passages)
 
 
 @pytest.mark.timeout(120)
-def test_lost_replies_are_settled_in_the_same_life(bench: Bench) -> None:
-    names = {"keyed_scoped": "keyed", "probed_scoped": "searchable", "asked_scoped": "plain", "keyed_open": "keyed"}
-    lost = tuple(Fault(kind, name, {"drop_reply_after_effect": True}) for name, kind in names.items())
-    program = Program("hard:lost_replies", dict.fromkeys(names, 1), faults=lost, result_names_effects=True)
-    passages = bench.loop(program)
+def test_lost_replies_are_settled_in_the_life_that_lost_them(bench: Bench) -> None:
+    passages = bench.loop(LOST_REPLIES)
     assert crashes(passages) >= 30
-    assert all(passage.answers in (("happened",), ("did_not_happen", "happened")) for passage in passages)
+    assert {passage.answers for passage in passages} == {("happened",), ("did_not_happen", "happened")}
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("tool", ["keyed_open", "probed_scoped", "asked_open"])
 def test_changed_wording_is_asked_about_and_not_sent_twice(bench: Bench, tool: str) -> None:
-    program = Program("hard:changed", {"mail": 1}, {"tool": tool}, questions=("challenge",))
-    passages = bench.loop(program)
+    passages = bench.loop(changed(tool))
+    assert crashes(passages) >= 20
     assert any("same" in passage.answers for passage in passages)
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("tool", ["probed_scoped", "asked_scoped"])
 def test_a_dedupe_key_makes_changed_wording_one_effect(bench: Bench, tool: str) -> None:
-    program = Program("hard:deduped", {"mail": 1}, {"tool": tool})
-    assert not any("same" in passage.answers for passage in bench.loop(program))
+    passages = bench.loop(deduped(tool))
+    assert crashes(passages) >= 20
+    assert not any("same" in passage.answers for passage in passages)
 
 
 @pytest.mark.timeout(120)
 def test_what_nobody_asks_for_any_more_is_not_sent(bench: Bench) -> None:
-    """A row that was never sent, or provably did nothing, is sent only when it is asked for again (semantics #19)."""
-    busy = Fault("keyed", "wrong", {"reject_before_effect": 503, "next": None})
-    program = Program("hard:two_minds", {"right": 1}, faults=(busy,), failures=(0, 1), quarrels=True)
-    passages = bench.loop(program)
-    assert crashes(passages) >= 40
+    """A row that was signed but never started is sent only when it is asked for again (semantics #19)."""
+    passages = bench.loop(TWO_MINDS)
+    assert crashes(passages) >= 18
+    assert any(passage.answers == ("approved",) for passage in passages)

@@ -2,18 +2,8 @@
 
 import pytest
 
-from tests.crash.loop import Bench, Program, kinds_of_points
-
-TEN = {f"to{k}": 1 for k in range(10)}
-THREE = {"reminder": 3}
-
-
-def mails(function: str, tool: str, *, quarrels: bool = False) -> Program:
-    """A program of `jobs/mails.py` with one of its tools."""
-    ten = function.startswith("ten")
-    return Program(
-        f"mails:{function}", TEN if ten else THREE, {"tool": tool}, quarrels=quarrels, result_names_effects=ten
-    )
+from tests.crash.loop import Bench, kinds_of_points
+from tests.crash.programs import mails
 
 
 @pytest.mark.timeout(120)

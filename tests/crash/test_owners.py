@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 import perdure
-from tests.crash.loop import Bench, Program
+from tests.crash.loop import Bench
+from tests.crash.programs import BY_A_CHILD, EFFECTS, REFERENCE
 from tests.crash.support import LedgerFile, answer, finish, start_life
 
-EFFECTS = dict.fromkeys(("create", "keyed", "probed", "asked", "last"), 1)
-REFERENCE = Program("reference:main", EFFECTS, result_names_effects=True)
-BY_A_CHILD = Program("children:main", {"sent": 1, "told": 1}, result_names_effects=True)
 KIND_OF_TOOL = {"read": "read", "create": "create", "keyed": "keyed", "probed": "searchable", "asked": "plain"}
 LEASE_HELD = 5
 KILLED = -signal.SIGKILL
@@ -123,5 +121,5 @@ def test_a_child_that_outlives_its_parent_may_still_send(bench: Bench) -> None:
     bench.provider.release()
     bench.provider.wait_for("effect", what="child:sent")
     finish(life)
-    passage = bench.recover(replace(BY_A_CHILD, questions=()), resume)
+    passage = bench.recover(BY_A_CHILD, resume)
     assert passage.answers == ()

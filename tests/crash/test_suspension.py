@@ -8,10 +8,10 @@ import pytest
 import perdure
 from tests.crash.child import Order
 from tests.crash.loop import Bench, Program
+from tests.crash.programs import THREADS
 from tests.crash.support import Ended, LedgerFile, answer, finish, start_life
 
 FORMS = ["gathered", "gathered_with_exceptions", "task_group", "waited"]
-WAITED = ["waits", "sends", "after"]
 SEND_SECONDS = 0.5
 
 
@@ -132,7 +132,6 @@ def test_the_late_return_of_a_sync_tool_is_its_outcome(bench: Bench, function: s
 
 @pytest.mark.timeout(120)
 def test_calls_from_threads_happen_once_wherever_the_run_is_killed(bench: Bench) -> None:
-    effects = dict.fromkeys(("thread0", "thread1", "called", "sent"), 1)
-    passages = bench.loop(Program("waiting:threads", effects, result_names_effects=True))
+    passages = bench.loop(THREADS)
     assert sum(1 for passage in passages if passage.crashed_at) >= 30
     assert {word for passage in passages for word in passage.answers} == {"happened", "did_not_happen"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,8 +93,3 @@ def everything(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Return all rows of all tables."""
     tables = [name for (name,) in rows_of(path, "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
     return {name: rows_of(path, f"SELECT * FROM {name}") for name in tables}
-
-
-def do(ledger: Ledger, work: Callable[[SqlStore], Any]) -> Any:
-    """Commit work and return its value."""
-    return ledger.run(work)

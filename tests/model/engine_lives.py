@@ -21,7 +21,7 @@ import apsw
 
 import perdure
 from perdure.engine import Engine
-from tests.model.words import Call, Fail, Gather, Memo, Only, Program, Step, Tool, Try
+from tests.model.words import Call, Fail, Gather, Memo, Only, Program, Step, Timeout, Tool, Try
 
 RUN = "r"
 FAST = perdure.Tuning(quiet_seconds=0.05, first_retry_seconds=0.01, wait_poll_seconds=0.02)
@@ -156,23 +156,35 @@ class Script:
     async def abody(self, run: Any, steps: tuple[Step, ...]) -> None:
         for step in steps:
             await self.dawdle()
-            match step:
-                case Call():
-                    await run.call(self.tools[step.tool.name], text=self.words(step), **self.options(step))
-                case Memo(name, inner):
-                    await run.memo(name, partial(self.abody, run, inner))
-                case Gather(branches):
-                    await self.gather(run, branches)
-                case Try(inner, fallback):
-                    try:
-                        await self.abody(run, inner)
-                    except (perdure.CallFailed, OwnError):
-                        await self.abody(run, fallback)
-                case Only(lives, inner):
-                    if self.order.life in lives:
-                        await self.abody(run, inner)
-                case Fail():
-                    raise OwnError
+            await self.astep(run, step)
+
+    async def astep(self, run: Any, step: Step) -> None:
+        match step:
+            case Call():
+                await run.call(self.tools[step.tool.name], text=self.words(step), **self.options(step))
+            case Memo(name, inner):
+                await run.memo(name, partial(self.abody, run, inner))
+            case Gather(branches):
+                await self.gather(run, branches)
+            case Try(inner, fallback):
+                try:
+                    await self.abody(run, inner)
+                except (perdure.CallFailed, OwnError):
+                    await self.abody(run, fallback)
+            case Timeout():
+                await self.bounded(run, step)
+            case Only(lives, inner) if self.order.life in lives:
+                await self.abody(run, inner)
+            case Fail():
+                raise OwnError
+
+    async def bounded(self, run: Any, step: Timeout) -> None:
+        """Lose patience at once, soon or never."""
+        try:
+            async with asyncio.timeout(self.draw.choice((0, 0.001, 0.004, 0.01, 9))):
+                await self.abody(run, step.body)
+        except TimeoutError:
+            await self.abody(run, step.fallback)
 
     async def gather(self, run: Any, branches: tuple[tuple[Step, ...], ...]) -> None:
         """All to their end, then the first error in their order."""

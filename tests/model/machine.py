@@ -182,6 +182,8 @@ class Life:
         if isinstance(step, Timeout):
             self.patience.append(task)
         try:
+            if isinstance(step, Timeout):
+                yield None
             yield from self.body(task, parent, step.body)
         except expected:
             pass

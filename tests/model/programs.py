@@ -58,13 +58,8 @@ def each_once(end: End) -> bool:
     return len(set(end.meant)) == len(end.meant)
 
 
-def fallback_is_listed(end: End) -> bool:
-    """A timer is not durable: both may be done, one in each of two lives, and then the fallback is listed."""
-    return bool(end.effects) and (len(end.effects) == 1 or end.unmet == ("card2 1",))
-
-
 def one_is_listed(end: End) -> bool:
-    """As above; where patience ran out before the memo came to its call again, that call is the one that is listed."""
+    """A timer is not durable: both may be done, one in each of two lives, and then one of them is listed as unmet."""
     return bool(end.effects) and len(end.effects) == 1 + len(end.unmet)
 
 
@@ -116,9 +111,12 @@ CASES: dict[str, Case] = {
         Memo("m", (a, Call(CARD, "1"))), effects="card 1, mail a", resumes=2, crashes=2
     ),
     "own error": Case(Program((a, Fail())), (("mail a",),), status="failed"),
+    "out of patience, undisturbed": Case(
+        Program((Timeout((Call(BANK, "1"),), (Call(Tool("card2"), "1"),)),)), (("bank 1",), ("card2 1",)), crashes=0
+    ),
     "out of patience": Case(
         Program((Timeout((Call(BANK, "1"),), (Call(Tool("card2"), "1"),)),)),
-        holds=fallback_is_listed,
+        holds=one_is_listed,
         unmet=True,
         crashes=2,
     ),
@@ -154,27 +152,26 @@ CASES: dict[str, Case] = {
     ),
 }
 
-# Which program shows that a rule was broken; the names are those of the rules' text where it gives one.
-MUTANTS: dict[str, str] = {
-    "no held": "twins",
-    "cancel not held back": "out of patience",
-    "quarantine skipped": "three equal reminders, probed",
-    "void row found by dedupe_key": "code changed, asked again",
-    "probe beside a running twin": "probed twins",
-    "base = checkpoint": "three mails",
-    "memo does not enclose": "memo, then the same",
-    "challenge at once": "two branches",
-    "failed re-tried": "declined, then another card",
-    "settle sends prepared": "code changed",
-    "citation of a non-newest kin": "stale citation",
-    "probe without ref": "three equal reminders, probed",
-    "a verdict that outlives its pair": "another text in each life",
-    "a new key for each attempt": "three equal payments",
-    "session sees nothing": "restored session",
-    "adopted from under a finished call": "memo beside the same",
-    "adoption leaves a row where it was": "memo beside the same",
+# Which program shows that a rule was broken, and after how many crashes; the names are those of the rules' text where it gives one.
+MUTANTS: dict[str, tuple[str, int]] = {
+    "no held": ("twins", 1),
+    "cancel not held back": ("out of patience, undisturbed", 0),
+    "quarantine skipped": ("three equal reminders, probed", 1),
+    "void row found by dedupe_key": ("code changed, asked again", 1),
+    "probe beside a running twin": ("probed twins", 1),
+    "base = checkpoint": ("three mails", 1),
+    "memo does not enclose": ("memo, then the same", 1),
+    "challenge at once": ("two branches", 1),
+    "failed re-tried": ("declined, then another card", 1),
+    "settle sends prepared": ("code changed", 1),
+    "citation of a non-newest kin": ("stale citation", 1),
+    "probe without ref": ("three equal reminders, probed", 1),
+    "a verdict that outlives its pair": ("another text in each life", 2),
+    "a new key for each attempt": ("three equal payments", 1),
+    "session sees nothing": ("restored session", 1),
+    "adopted from under a finished call": ("memo beside the same", 1),
+    "adoption leaves a row where it was": ("memo beside the same", 2),
 }
-TWO_CRASHES = {"a verdict that outlives its pair", "adoption leaves a row where it was"}
 
 
 def some_call(draw: random.Random) -> Call:

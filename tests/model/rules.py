@@ -121,7 +121,7 @@ class Context:
         if not effectful(row):
             return "go"
         for n, other in enumerate(self.rows):
-            if effectful(other) and other.status == "in_doubt" and "doubt parks nobody" not in self.broken:
+            if effectful(other) and other.status == "in_doubt":
                 return "wait"
             if effectful(other) and other.status == "running" and not self.held[n]:
                 return "wait"

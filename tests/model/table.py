@@ -3,7 +3,7 @@
 import sys
 
 from tests.model.explore import Explorer
-from tests.model.programs import CASES, MUTANTS, TWO_CRASHES
+from tests.model.programs import CASES, MUTANTS
 
 
 def main() -> None:
@@ -11,7 +11,7 @@ def main() -> None:
     depth = int(sys.argv[1]) if len(sys.argv) > 1 else None
     print("| program | crashes | ledgers | lives | schedules | broken promises |\n|---|---|---|---|---|---|")
     for name, case in CASES.items():
-        crashes = depth or case.crashes
+        crashes = case.crashes if depth is None else depth
         explorer = Explorer(case.program, switches=1)
         ends = explorer.ends(crashes)
         wrong = sum(many for end, many in ends.items() if case.broken_by(end))
@@ -19,8 +19,8 @@ def main() -> None:
     print(
         "\n| broken rule | noticed by | crashes | schedules | of them wrong | for example |\n|---|---|---|---|---|---|"
     )
-    for mutant, name in MUTANTS.items():
-        case, crashes = CASES[name], 2 if mutant in TWO_CRASHES else 1
+    for mutant, (name, crashes) in MUTANTS.items():
+        case = CASES[name]
         ends = Explorer(case.program, frozenset({mutant}), switches=1).ends(crashes)
         wrong = {end: many for end, many in ends.items() if case.broken_by(end)}
         example = case.broken_by(max(wrong, key=wrong.__getitem__)) if wrong else "not noticed"

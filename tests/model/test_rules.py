@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from tests.model.explore import End, Explorer
-from tests.model.programs import CASES, MUTANTS, TWO_CRASHES, Case, some_steps, written
+from tests.model.programs import CASES, MUTANTS, Case, some_steps, written
 from tests.model.words import Call, Gather, Memo, Program, Tool
 
 MORE = int(os.environ.get("PERDURE_TEST_PROGRAMS", "0"))
@@ -42,8 +42,8 @@ def test_every_schedule_keeps_the_promise(name: str) -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_every_broken_rule_is_noticed(mutant: str) -> None:
-    case = CASES[MUTANTS[mutant]]
-    crashes = 2 if mutant in TWO_CRASHES else 1
+    name, crashes = MUTANTS[mutant]
+    case = CASES[name]
     assert problems(case, explored(case.program, mutant, crashes))
 
 

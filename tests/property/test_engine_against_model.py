@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from tests.model.engine_lives import Order, Provider, ledger
 from tests.model.explore import End, Explorer
-from tests.model.programs import BANK, CARD, MAIL, some_steps, written
-from tests.model.words import Call, Gather, Program, Step, Try
+from tests.model.programs import BANK, CARD, CASES, MAIL, some_steps, written
+from tests.model.words import Call, Gather, Program, Step, Timeout, Try
 
 MORE = int(os.environ.get("PERDURE_TEST_PROGRAMS", "0"))
 MEMORY = Path("/dev/shm")
@@ -133,7 +133,8 @@ def check(lives: Lives, program: Program, sync: bool, seed: int, crashes: tuple[
 
 
 def parallel(steps: tuple[object, ...]) -> bool:
-    return any(isinstance(step, Gather) or (isinstance(step, tuple) and parallel(step)) for step in steps)
+    """Whether it takes an event loop."""
+    return any(isinstance(step, Gather | Timeout) or (isinstance(step, tuple) and parallel(step)) for step in steps)
 
 
 @st.composite
@@ -170,3 +171,21 @@ def test_random_programs_end_as_the_model_says(
 ) -> None:
     together = parallel(program.steps)
     check(lives, program, sync and not together, seed, tuple(crashes[: 1 if together else 2]))
+
+
+# Not here: what takes a declaration beside the program (a job's constraints, a restored session, a person who waits).
+NAMED = [
+    name
+    for name, case in CASES.items()
+    if not (case.program.session or case.program.waits or case.program.no_duplicates)
+    and not name.startswith(("create", "deliberate", "stale"))
+]
+
+
+@pytest.mark.timeout(60 + 5 * MORE)
+@pytest.mark.parametrize("name", NAMED)
+def test_named_programs_end_as_the_model_says(lives: Lives, name: str) -> None:
+    program = CASES[name].program
+    stride = 1 if MORE else 11
+    for point in range(1 + NAMED.index(name) % stride, 70, stride):
+        check(lives, program, sync=not parallel(program.steps), seed=point, crashes=(point,))

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from perdure.model.errors import StorageFault, StoreError
 from perdure.ports.store import CrashPoint, no_crash_point
@@ -38,7 +38,7 @@ class Member(Generic[T]):
         """Return the answer or raise the member's error."""
         if self.error is not None:
             raise self.error
-        return self.value  # type: ignore[return-value]
+        return cast(T, self.value)
 
 
 class Ledger:

@@ -1,11 +1,10 @@
 """Programs in which a naive rule would lose or repeat an effect (semantics §4: #3, #6, #7, #43)."""
 
-import contextlib
 import os
 from typing import Any
 
 from mails import asked_open, asked_scoped, keyed_open, keyed_scoped, probed_open, probed_scoped
-from reference import answered
+from reference import answered, read
 
 from perdure import CallContext, CallFailed, ToolFailed, tool
 from tests.provider.client import post
@@ -20,6 +19,12 @@ def charge(url: str, what: str, card: str, *, call: CallContext) -> dict[str, An
     if status == 402:
         raise ToolFailed("the card is declined", retry=False)
     return answered((status, body), 201)
+
+
+@tool(side_effect_class="external", scope=["what"], approval="always")
+def signed(url: str, what: str) -> dict[str, Any]:
+    """Sent only when a person has signed it."""
+    return answered(post(f"{url}/plain", {"what": what}), 201)
 
 
 @tool(side_effect_class="external", scope=["what"], key_ttl="24h", max_attempts=6)
@@ -39,17 +44,18 @@ def memo_with_effects(run: Any) -> dict[str, Any]:
         return [send(url, f"{tag}:inner{k}", "x")["id"] for k in range(2)]
 
     first, second = run.memo("both", both, key="both")
+    read(url, f"{tag}:between")  # so that some life dies with the memo stored and nothing asked for after it
     return {"inner0": first, "inner1": second, "outer": send(url, f"{tag}:outer", "x")["id"]}
 
 
 def declined(run: Any) -> dict[str, Any]:
-    """Card A is declined for good, so card B is charged; A must never be tried again."""
+    """Card A is declined, so card B is charged; after that A must never be tried again."""
     url, tag = run.inputs["url"], run.inputs["tag"]
     try:
-        paid = charge(url, f"{tag}:A", "A")
+        paid = charge(url, f"{tag}:paid", "A")
     except CallFailed:
-        paid = charge(url, f"{tag}:B", "B")
-    return {"B": paid["id"]}
+        paid = charge(url, f"{tag}:paid", "B")
+    return {"paid": paid["id"]}
 
 
 def retried(run: Any) -> dict[str, Any]:
@@ -78,9 +84,8 @@ def deduped(run: Any) -> dict[str, Any]:
 
 
 def two_minds(run: Any) -> dict[str, Any]:
-    """What only the first life asks for: after it, the operator has corrected the program."""
+    """The first life wants what has to be signed; before anybody signs, the operator has corrected the program."""
     url, tag = run.inputs["url"], run.inputs["tag"]
     if run.attempt == 1:
-        with contextlib.suppress(CallFailed):
-            busy(url, f"{tag}:wrong")
-    return {"right": busy(url, f"{tag}:right")["id"]}
+        signed(url, f"{tag}:wrong")
+    return {"right": keyed_scoped(url, f"{tag}:right", "x")["id"]}
