@@ -1,6 +1,7 @@
 """Programs in which a naive rule would lose or repeat an effect, killed at every point (semantics §4)."""
 
 import pytest
+
 from tests.crash.loop import Bench, Passage
 from tests.crash.programs import DECLINED, LOST_REPLIES, RETRIED, TWO_MINDS, changed, deduped, memo_with_effects
 

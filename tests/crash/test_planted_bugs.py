@@ -5,6 +5,7 @@ import signal
 from dataclasses import dataclass, replace
 
 import pytest
+
 from tests.crash import planted as plants
 from tests.crash.loop import Bench, Program, WrongCount, WrongWait
 from tests.crash.programs import (

@@ -120,8 +120,8 @@ def test_a_probe_that_raises_or_answers_nonsense_is_unknown(tmp_path: Path) -> N
 
 def test_the_probe_lag_of_the_tool_binds_a_person_too(tmp_path: Path) -> None:
     import pytest
-    from perdure import VerdictRefused
 
+    from perdure import VerdictRefused
     from tests.integration.engine_support import open_engine
 
     for lag, refused in (("0s", False), ("5m", True)):
@@ -142,3 +142,31 @@ def test_the_probe_lag_of_the_tool_binds_a_person_too(tmp_path: Path) -> None:
                     engine.resolve("r1.1", "did_not_happen")
             else:
                 assert engine.resolve("r1.1", "did_not_happen").status == "prepared"
+
+
+def test_a_no_is_not_believed_while_a_child_that_the_tool_started_lives(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    landed = tmp_path / "landed"
+    landed.touch()
+    late = "import sys, time; time.sleep(0.7); open(sys.argv[1], 'a').write('x')"
+    children: list[Any] = []
+
+    @tool(name="send", side_effect_class="external", scope=["to"], probe_lag=0, max_attempts=2)
+    def send(to: str) -> str:
+        children.append(subprocess.Popen([sys.executable, "-c", late, str(landed)]))
+        if len(children) == 1:
+            raise ConnectionResetError("the answer was lost, the child goes on")
+        return "sent again"
+
+    @send.probe
+    def find(call: Any) -> Probe:
+        return Probe.happened("found", ref="1") if landed.read_text() else Probe.not_happened(complete=True)
+
+    waiting = live(tmp_path, lambda run: send("a"))
+    for child in children:
+        child.wait()
+    assert (waiting.reason, landed.read_text()) == ("in_doubt", "x")
+    assert live(tmp_path, lambda run: send("a"), resume=True).result == "found"
+    assert len(children) == 1

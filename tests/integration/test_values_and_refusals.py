@@ -174,3 +174,22 @@ def test_a_failed_run_says_where_in_the_agent_it_failed(tmp_path: Path) -> None:
     done = live(tmp_path, main)
     assert done.error_code == "KeyError"
     assert "test_values_and_refusals.py:" in (done.error_detail or "")
+
+
+def test_a_default_that_a_deploy_changes_does_not_change_a_recorded_request(tmp_path: Path) -> None:
+    sent: list[tuple[str, int]] = []
+
+    def life(default: int, *, resume: bool) -> Any:
+        @tool(name="pay", side_effect_class="external", scope=["to"], key_ttl="1h", max_attempts=1 + resume * 2)
+        def pay(to: str, cents: int = default, *, call: Any) -> str:
+            sent.append((call.idempotency_key, call.args["cents"]))
+            if len(sent) == 1:
+                raise ConnectionResetError
+            return f"{cents}"
+
+        return live(tmp_path, lambda run: pay("a"), resume=resume)
+
+    assert life(100, resume=False).reason == "in_doubt"
+    assert life(200, resume=True).result == "100"
+    assert len(sent) == 2
+    assert len(set(sent)) == 1

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
 from weakref import WeakSet
 
-from perdure.core.codec import has_shape
+from perdure.core.codec import encode_or_repr, has_shape
 from perdure.core.duration import parse_duration
 from perdure.model.errors import NoActiveRun, UsageError
 from perdure.model.policy import ToolDeclaration
@@ -136,6 +136,11 @@ class Tool(Generic[P, R]):
         """Names that may be given by place; empty for an unusual signature, which only ``bind`` can match."""
         self.required = tuple(p.name for p in parameters if p.default is p.empty)
         self.defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+
+    @functools.cached_property
+    def storable_defaults(self) -> dict[str, Any]:
+        """The defaults that belong to a stored request: a deploy may change them, and what was recorded is sent."""
+        return {name: value for name, value in self.defaults.items() if encode_or_repr(value)[1]}
 
     @functools.cached_property
     def hints(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from perdure.model.toolcall import CallRow, CallStatus, ReplayPolicy
 from perdure.ports.clock import seconds_between
 from perdure.ports.tool import CallContext, Probe, ProbeFunction
 from perdure.runtime import recording
-from perdure.runtime.actions import LIVING_SENDERS, AwaitSender, Commit, Consult, Ended, Loop, Sender
+from perdure.runtime.actions import LIVING_SENDERS, AwaitSender, Commit, Consult, Ended, Loop, Pause, Sender
 from perdure.runtime.invoke import context_of
 from perdure.runtime.lease import Liveness, liveness, living_children
 from perdure.runtime.life import Life
@@ -26,6 +26,7 @@ from perdure.store.sql_store import SqlStore
 
 DEFAULT_MAX_ATTEMPTS = 5
 KIN_LIMIT = 50
+CHILD_POLL_SECONDS = 0.05
 
 
 @dataclass(slots=True)
@@ -101,7 +102,9 @@ def _sender_alive(life: Life, row: CallRow) -> tuple[bool, bool]:
     if row.idempotency_key in LIVING_SENDERS:
         return True, True
     if row.fence == life.fence:
-        return False, False
+        # The body is over; a child that it started may not be.
+        children = living_children(life.around.owner, since=row.started_at)
+        return bool(children), bool(children)
     sent_by = life.ledger.read(lambda store: store.runs.life(row.run_id, row.fence))
     if sent_by is None or sent_by.owner == life.around.owner:
         return False, False
@@ -133,7 +136,18 @@ def await_sender(life: Life, row: CallRow, doubt: Doubt) -> Loop:
         sender.on_finished.append(life.operations.wake_parked)
         yield AwaitSender(sender, life.around.tuning.sender_grace_seconds)
         doubt.sender_overdue = not sender.finished.is_set()
+    else:
+        yield from _await_children(life, row, doubt)
     return (yield from late_return(life, row, doubt))
+
+
+def _await_children(life: Life, row: CallRow, doubt: Doubt) -> Loop:
+    give_up = life.around.clock.monotonic() + life.around.tuning.sender_grace_seconds
+    while living_children(life.around.owner, since=row.started_at):
+        if life.around.clock.monotonic() >= give_up:
+            doubt.sender_overdue = True
+            return
+        yield Pause(CHILD_POLL_SECONDS)
 
 
 def late_return(life: Life, row: CallRow, doubt: Doubt) -> Loop:

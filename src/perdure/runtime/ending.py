@@ -66,7 +66,7 @@ def end_life(life: Life, store: SqlStore, ending: Ending) -> None:
 def _sweep(life: Life, store: SqlStore, row: CallRow) -> CallRow:
     """Leave no started row behind whose outcome nobody will record."""
     if row.status is CallStatus.RUNNING:
-        row = recording.store_lost(life, store, row)
+        row = recording.store_left_behind(life, store, row)
     if row.status is CallStatus.IN_DOUBT:
         recording.ask_doubt(life, store, row, "the life ended before it was settled")
     return row

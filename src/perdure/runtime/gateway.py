@@ -47,6 +47,7 @@ class Gateway:
         while True:
             if row.status not in (CallStatus.RUNNING, CallStatus.IN_DOUBT):
                 life.unsettled.discard(row.call_no)
+                life.in_body.discard(row.call_no)
             if operation.is_withdrawn() and row.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL):
                 self._withdraw(row)
             step = decide(row, doubts.facts(life, row, doubt))
@@ -168,10 +169,11 @@ class Gateway:
         row: CallRow,
         request: CallRequest | None,
     ) -> Loop:
-        arguments: Any = request.arguments if request is not None else None
-        if arguments is None:
-            stored = yield Commit(lambda store: store.calls.request(row.call_no))
-            arguments = decode(stored)
+        if request is not None and operation.minted:
+            arguments: Any = request.complete
+        else:
+            # A row of an earlier life is sent as it was recorded, whatever the program would ask for now.
+            arguments = decode((yield Commit(lambda store: store.calls.request(row.call_no))))
         if operation.is_withdrawn() and request is not None:
             self._withdraw((yield Commit(lambda store: starting.take_back(self._life, store, operation, row))))
         dispatch = self._dispatch(tool, decision, row, arguments)

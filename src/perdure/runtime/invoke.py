@@ -61,6 +61,7 @@ def at_the_edge(life: Life, dispatch: Dispatch, operation: Operation) -> Generat
     operation.frame.step.physical = True
     life.around.knobs.before_tool(place)
     operation.in_flight = True
+    life.in_body.add(row.call_no)
     try:
         yield
     finally:

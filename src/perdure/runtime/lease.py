@@ -6,11 +6,13 @@ On the same host /proc tells, never a timeout (semantics #31, #35).
 from __future__ import annotations
 
 import os
+import time
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 
 from perdure.model.run import Owner
+from perdure.ports.clock import parse_time
 
 LEASE_SECONDS = 30.0
 HEARTBEAT_SECONDS = LEASE_SECONDS / 6
@@ -88,6 +90,12 @@ def _stat(pid: int) -> tuple[str, int] | None:
     return fields[0], int(fields[19])
 
 
+def _ticks_since_boot(moment: str) -> float:
+    """Return a wall time as the kernel counts the start of a process, one tick early for its rounding."""
+    ago = time.time() - parse_time(moment).timestamp()
+    return (time.clock_gettime(time.CLOCK_BOOTTIME) - ago) * os.sysconf("SC_CLK_TCK") - 1
+
+
 def sender_mark(owner: Owner) -> str:
     """Return what every child of ``owner`` finds in its environment."""
     return f"{owner.boot_id}:{owner.pid}:{owner.start_time}"
@@ -98,8 +106,14 @@ def mark_children(owner: Owner) -> None:
     os.environ[SENDER_VARIABLE] = sender_mark(owner)
 
 
-def living_children(owner: Owner) -> list[int]:
-    """Return the pids of processes that were started by ``owner``, directly or not, and still live (semantics #25)."""
+def living_children(owner: Owner, *, since: str | None = None) -> list[int]:
+    """Return the pids of processes that were started by ``owner``, directly or not, and still live (semantics #25).
+
+    Args:
+        owner: the process that sent.
+        since: only those that began at this wall time or later, as the start of an attempt is written in its row.
+    """
+    earliest = 0.0 if since is None else _ticks_since_boot(since)
     wanted = f"{SENDER_VARIABLE}={sender_mark(owner)}".encode()
     found: list[int] = []
     for entry in os.scandir("/proc") if os.path.isdir("/proc/self") else ():
@@ -109,6 +123,6 @@ def living_children(owner: Owner) -> list[int]:
             except OSError:
                 continue
             state = _stat(int(entry.name))
-            if wanted in environ.split(b"\0") and state is not None and state[0] not in "ZX":
+            if wanted in environ.split(b"\0") and state is not None and state[0] not in "ZX" and state[1] >= earliest:
                 found.append(int(entry.name))
     return found

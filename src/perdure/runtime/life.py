@@ -104,6 +104,8 @@ class Life:
         self.closed = False
         self.unsettled: set[int] = set()
         """Effectful rows that this life has started and not yet seen settled; with none, nothing can be in doubt."""
+        self.in_body: set[int] = set()
+        """Rows of which a body was entered by this life; a started row without one was never sent."""
         self.posted_receipts: set[int] = set()
         """Rows whose receipt is on its way to the ledger: served no more, and in no doubt either."""
         self.refused: DeadlineExceeded | None = None

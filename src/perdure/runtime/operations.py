@@ -15,14 +15,20 @@ from perdure.runtime.frame import Frame
 class Operation:
     """One engine call in flight.
 
-    ``started`` turns true when a dispatch of this life began; ``in_flight`` is true while a tool's body runs;
-    ``withdraw_asked`` when its caller was cancelled; ``parked`` holds what it waits for; ``challengers`` are
-    the kin that G2 holds against it until the run is quiet; ``response`` is the receipt that this life has just stored.
+    Args:
+        minted: this call made its row, so that its arguments are the recorded ones.
+        started: a dispatch of this life began.
+        in_flight: a tool's body runs.
+        withdraw_asked: its caller was cancelled.
+        parked: what it waits for.
+        response: the receipt that this life has just stored.
+        challengers: the kin that G2 holds against it until the run is quiet.
     """
 
     frame: Frame
     enclosing: Operation | None
     row: CallRow | None = None
+    minted: bool = False
     started: bool = False
     in_flight: bool = False
     withdraw_asked: bool = False

@@ -145,6 +145,15 @@ def store_lost(life: Life, store: SqlStore, row: CallRow) -> CallRow:
     return store.calls.get(row.call_no)
 
 
+def store_left_behind(life: Life, store: SqlStore, row: CallRow) -> CallRow:
+    """Record a started row at the end of a life: prepared if no body was entered for it, else lost."""
+    current = store.calls.get(row.call_no)
+    if current.status is CallStatus.RUNNING and row.fence == life.fence and row.call_no not in life.in_body:
+        store.calls.take_back(current, life.fence, life.now())
+        return store.calls.get(row.call_no)
+    return store_lost(life, store, row)
+
+
 def take_late_reply(life: Life, store: SqlStore, row: CallRow) -> CallRow:
     """Settle a doubt by the reply that an old owner left as evidence."""
     for item in store.calls.evidence(row.tool_call_id):

@@ -30,8 +30,8 @@ class CallOptions:
 class CallRequest:
     """One call as the program asks for it.
 
-    What only a new row needs (``stored``, ``scope``, ``complete``) is computed by ``freeze``, so that a call which
-    meets its receipt does not pay for it. ``complete`` has the defaults that ``arguments`` leaves out.
+    ``arguments`` are those of its identity, without defaults. What only a new row needs is computed by ``freeze``, so
+    that a call which meets its receipt does not pay for it: ``complete`` has the defaults too, ``stored`` is its text.
     """
 
     tool: AnyTool
@@ -57,13 +57,13 @@ class CallRequest:
         if self.stored:
             return
         try:
-            self.stored = encode(self.arguments, at="arguments")
-            self.complete = {**self.tool.defaults, **self.arguments}
+            self.complete = {**self.tool.storable_defaults, **self.arguments}
+            self.stored = encode(self.complete, at="arguments")
             self.scope = effect_scope(self.complete, self.decision.scope)
         except Unstorable as problem:
             raise UnstorableValue(f"{self.tool.name}: {problem}") from None
-        if copy and not all(isinstance(value, _LEAVES) for value in self.arguments.values()):
-            self.arguments = deepcopy(self.arguments)
+        if copy and not all(isinstance(value, _LEAVES) for value in self.complete.values()):
+            self.complete = deepcopy(self.complete)
 
 
 _LEAVES = (str, int, float, bool, bytes, type(None))

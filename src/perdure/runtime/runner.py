@@ -121,7 +121,7 @@ class Runner:
 
         def leave(store: SqlStore) -> None:
             for row in store.calls.open(life.run_id):
-                recording.store_lost(life, store, row)
+                recording.store_left_behind(life, store, row)
             store.runs.end_life(life.run_id, life.fence, how="interrupted", now=now, counts=life.counts(0))
 
         life.ledger.run(leave)

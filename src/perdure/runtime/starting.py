@@ -139,6 +139,7 @@ def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operatio
     life.next_call_number += 1
     life.context.hold(row.call_no)
     operation.row = row
+    operation.minted = True
     operation.started = status is CallStatus.RUNNING
     _note_start(life, row)
     return Begun(row, started=status is CallStatus.RUNNING, gate=gate, kin=against)
