@@ -215,7 +215,7 @@ def live(order: Order) -> dict[str, Any]:
             outcome = engine.resume(RUN, main=main) if order.reopen else engine.run(main, run_id=RUN)
         else:
             started = engine.aresume(RUN, main=main) if order.reopen else engine.arun(main, run_id=RUN)
-            outcome = asyncio.run(started)  # type: ignore[arg-type]
+            outcome = asyncio.run(started)
     return {"status": str(outcome.status), "reason": outcome.reason, "unmet": outcome.unmet}
 
 
@@ -273,9 +273,9 @@ def ledger(folder: str) -> list[dict[str, Any]]:
     )
     # The engine's own SQLite library: two copies of SQLite in one process do not see each other's locks.
     connection = apsw.Connection(str(Path(folder, "runtime_state.db")), flags=apsw.SQLITE_OPEN_READWRITE)
-    rows = connection.execute(query).fetchall()
+    rows: list[tuple[Any, ...]] = connection.execute(query).fetchall()
     connection.close()
-    found = []
+    found: list[dict[str, Any]] = []
     for tool_call_id, namespace, name, request, status, receipt, ref, same_as in rows:
         memo = namespace == "memo"
         args = name if memo else json.loads(request)["text"]

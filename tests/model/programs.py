@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.model.explore import End
 from tests.model.words import Call, Fail, Gather, Memo, Only, Program, Step, Timeout, Tool, Try
@@ -48,7 +48,7 @@ class Case(NamedTuple):
         return None
 
 
-def exactly(*steps: Step, effects: str, crashes: int = 1, **how: object) -> Case:
+def exactly(*steps: Step, effects: str, crashes: int = 1, **how: Any) -> Case:
     """A deterministic program: these effects, each as often as written, and no question at all."""
     return Case(Program(steps, **how), (tuple(sorted(effects.split(", "))),), crashes=crashes)
 

@@ -4,6 +4,7 @@ Each rule can be broken by naming it in `broken`: those are the mutants the test
 """
 
 from collections import defaultdict
+from typing import Any
 
 from tests.model.words import Call, Row, Tool, World, arrive
 
@@ -37,7 +38,7 @@ class Context:
         self.held: dict[int, set[object]] = defaultdict(set)
         self.seen: set[int] = set()
 
-    def change(self, number: int, **fields: object) -> None:
+    def change(self, number: int, **fields: Any) -> None:
         """Write one row."""
         self.rows[number] = self.rows[number]._replace(**fields)
 

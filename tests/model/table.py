@@ -22,9 +22,9 @@ def main() -> None:
     for mutant, (name, crashes) in MUTANTS.items():
         case = CASES[name]
         ends = Explorer(case.program, frozenset({mutant}), switches=1).ends(crashes)
-        wrong = {end: many for end, many in ends.items() if case.broken_by(end)}
-        example = case.broken_by(max(wrong, key=wrong.__getitem__)) if wrong else "not noticed"
-        print(f"| {mutant} | {name} | {crashes} | {sum(ends.values())} | {sum(wrong.values())} | {example} |")
+        faulty = {end: many for end, many in ends.items() if case.broken_by(end)}
+        example = case.broken_by(max(faulty, key=faulty.__getitem__)) if faulty else "not noticed"
+        print(f"| {mutant} | {name} | {crashes} | {sum(ends.values())} | {sum(faulty.values())} | {example} |")
 
 
 if __name__ == "__main__":

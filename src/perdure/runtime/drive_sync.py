@@ -118,7 +118,9 @@ def park(life: Life, operation: Operation, reason: str) -> None:
     try:
         life.check_open()
         if life.is_async and life.loop_thread != threading.get_ident():
-            woken.wait(life.around.tuning.wait_poll_seconds)
+            # Once by time, then only when woken: a call that kept looking would never let the life be quiet.
+            patience = None if operation.looked_again else life.around.tuning.wait_poll_seconds
+            operation.looked_again = not woken.wait(patience)
         elif life.waits:
             _ask_now(life, operation, reason)
             woken.wait(life.around.tuning.wait_poll_seconds)

@@ -23,6 +23,7 @@ class Operation:
         parked: what it waits for.
         response: the receipt that this life has just stored.
         challengers: the kin that G2 holds against it until the run is quiet.
+        looked_again: it looked once more after it parked, in case what it waits for came while it was parking.
     """
 
     frame: Frame
@@ -37,6 +38,7 @@ class Operation:
     inner: int = 0
     challengers: tuple[CallRow, ...] = ()
     wake: Callable[[], None] | None = None
+    looked_again: bool = False
 
     def is_withdrawn(self) -> bool:
         """Return whether the caller was cancelled; asked anew after each wait, because it can change in any of them."""
