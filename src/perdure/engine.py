@@ -6,7 +6,8 @@ import getpass
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -197,18 +198,28 @@ class Engine:
         registry = self._registry.copy()
         if isinstance(job, JobFile):
             job = job.with_inputs(inputs or {})
-            policy = self._policy_of(job)
+            own_policies = job.policies
+            load_policy([*own_policies, *self._policy_paths])  # a broken one is refused before there is a run
             main, spec, path = self._open_job(job, registry), job.run_spec(), str(job.path.resolve())
         else:
-            main, policy = job, self._around.policy
+            main, own_policies = job, ()
             agent, found = describe(main)
             path = found or ""
             spec = RunSpec(name=_name_of(agent), agent=agent, inputs=dict(inputs or {}))
         registry.add_reachable(main)
         workspaces = (self.state_dir / "workspaces").absolute()
-        run_id = accept(self._around, spec, run_id, path or None, self._entrypoint, workspaces)
-        document = self._spec_of(self._row(run_id))
-        return Job(run_id, document, main, registry, waits=wait, reopen=False, policy=policy)
+        run_id = accept(
+            self._around,
+            spec,
+            run_id,
+            path=path or None,
+            policies=[str(item.absolute()) for item in self._policy_paths],
+            entrypoint=self._entrypoint,
+            workspaces=workspaces,
+        )
+        row = self._row(run_id)
+        policy = self._policy_of(row, own_policies)
+        return Job(run_id, self._spec_of(row), main, registry, waits=wait, reopen=False, policy=policy)
 
     def _open_job(self, job: JobFile, registry: Registry) -> Main:
         if job.resume != "reentry":
@@ -219,48 +230,57 @@ class Engine:
                 registry.add(item)
         return main
 
-    def _policy_of(self, job: JobFile) -> Policy:
-        return load_policy([*job.policies, *self._policy_paths]) if job.policies else self._around.policy
+    def _policy_of(self, row: RunRow, own: Sequence[Path]) -> Policy:
+        """Return the rules of a run: its job file's, those it was started under, and those given now.
+
+        Raises:
+            PolicyError: an overlay that the run was started under is gone; without it nothing is sent.
+        """
+        given = [path.absolute() for path in self._policy_paths]
+        stored = [Path(path) for path in row.policies if Path(path) not in given]
+        return load_policy([*own, *stored, *given]) if own or stored else self._around.policy
 
     def _job_of(self, row: RunRow, main: Main | None, wait: bool, *, reopen: bool) -> Job:
         registry = self._registry.copy()
         spec = self._spec_of(row)
-        policy = self._around.policy
+        own_policies: Sequence[Path] = ()
         if main is None:
-            main, policy = self._load_main(row, spec, registry)
+            main, own_policies = self._load_main(row, spec, registry)
         registry.add_reachable(main)
+        policy = self._policy_of(row, own_policies)
         return Job(row.run_id, spec, main, registry, waits=wait, reopen=reopen, policy=policy)
 
-    def _load_main(self, row: RunRow, spec: Mapping[str, Any], registry: Registry) -> tuple[Main, Policy]:
+    def _load_main(self, row: RunRow, spec: Mapping[str, Any], registry: Registry) -> tuple[Main, Sequence[Path]]:
         if row.status.ended and row.status != "failed":
-            return _no_agent, self._around.policy
+            return _no_agent, ()
         if row.job_path is None:
             raise SpecError([f"run {row.run_id} was started from a function; resume it with engine.resume(main=...)"])
         path = Path(row.job_path)
         if path.suffix == ".py":
-            return load_agent(str(spec["agent"]), path.parent), self._around.policy
+            return load_agent(str(spec["agent"]), path.parent), ()
         if not path.exists():
             raise SpecError([f"{path}: the job file of run {row.run_id} is gone; put it back"])
         job = load_job(path)
-        return self._open_job(job, registry), self._policy_of(job)
+        return self._open_job(job, registry), job.policies
 
     def _drive(self, job: Job) -> Outcome:
         runner = Runner(self._around, self._heartbeat)
         if inspect.iscoroutinefunction(job.main):
             from perdure.runtime.async_runner import run_in_own_loop
 
-            run_in_own_loop(runner, job)
-        else:
-            runner.run(job)
-        return self.outcome(job.run_id)
+            return self._told(job, run_in_own_loop(runner, job))
+        return self._told(job, runner.run(job))
+
+    def _told(self, job: Job, lived: bool) -> Outcome:
+        found = self.outcome(job.run_id)
+        return found if lived else replace(found, note="its stored outcome; main was not entered")
 
     async def _adrive(self, job: Job) -> Outcome:
         from perdure.runtime.async_runner import run_async
 
         if not inspect.iscoroutinefunction(job.main):
             raise UsageError("arun needs an async main; use run for a sync one")
-        await run_async(Runner(self._around, self._heartbeat), job)
-        return self.outcome(job.run_id)
+        return self._told(job, await run_async(Runner(self._around, self._heartbeat), job))
 
     def _spec_of(self, row: RunRow) -> dict[str, Any]:
         found: dict[str, Any] = from_tagged(json.loads(row.spec_json))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from perdure.config.settings import resolve
 from perdure.engine import AnyTool, Engine
+from perdure.model.errors import PerdureError
 from perdure.model.run import Outcome, RunStatus
 from perdure.runtime.agent import LoadedFar, loading
 from perdure.runtime.life import Tuning
@@ -73,8 +75,13 @@ def run(
     """
     if loading.get():
         raise LoadedFar
-    with open(**options) as engine:
-        outcome = engine.run(main, inputs, run_id=run_id, wait=wait)
+    with _spoken(), open(**options) as engine:
+        chosen = run_id or engine.new_run_id()
+        try:
+            outcome = engine.run(main, inputs, run_id=chosen, wait=wait)
+        except KeyboardInterrupt:
+            say(engine.outcome(chosen))
+            raise
     say(outcome)
     return outcome
 
@@ -90,10 +97,20 @@ async def arun(
     """Do what ``run`` does inside a running event loop."""
     if loading.get():
         raise LoadedFar
-    with open(**options) as engine:
+    with _spoken(), open(**options) as engine:
         outcome = await engine.arun(main, inputs, run_id=run_id, wait=wait)
     say(outcome)
     return outcome
+
+
+@contextmanager
+def _spoken() -> Generator[None, None, None]:
+    """Let an error of ours say what is safe and what to do next, below its traceback."""
+    try:
+        yield
+    except PerdureError as problem:
+        problem.add_note(f"  safe: {problem.safe}\n  next: {problem.next_command}")
+        raise
 
 
 def say(outcome: Outcome) -> None:
@@ -105,7 +122,7 @@ def say(outcome: Outcome) -> None:
 def lines_of(outcome: Outcome) -> list[str]:
     """Return what ``say`` prints."""
     reason = f" ({outcome.reason})" if outcome.reason else ""
-    lines = [f"run {outcome.run_id}: {outcome.status}{reason}"]
+    lines = [f"run {outcome.run_id}: {outcome.status}{reason}" + (f"; {outcome.note}" if outcome.note else "")]
     if outcome.error_code:
         lines.append(f"  {outcome.error_code}: {outcome.error_detail}")
     for item in outcome.waiting_for:

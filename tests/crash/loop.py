@@ -19,7 +19,6 @@ from tests.crash.support import AT_POINT, Call, Ended, Launcher, LedgerFile, ans
 from tests.provider.client import Provider
 
 SIDE_BY_SIDE = 2
-LIVES_AT_MOST = 8
 QUIET_NUMBERS = 6  # whether a receipt shares a commit is a matter of timing, so runs differ by a few points
 Knob = dict[str, str]
 
@@ -38,17 +37,20 @@ class Program:
     """A job and the logical effects that one run of it is asked for, by the end of their names.
 
     `questions` are the kinds of question that may wait beside the calls that must be in doubt; `quarrels` lets a call
-    be in doubt although its tool has a probe, because that probe cannot always tell. `failures` says how many calls may end as failed.
+    be in doubt although its tool has a probe, because that probe cannot always tell. `failures` says how many calls may end as
+    failed, `lives` how many lives the run may need at most.
     """
 
     job: str
     effects: dict[str, int]
     inputs: dict[str, Any] = field(default_factory=dict, hash=False)
+    tuning: dict[str, Any] = field(default_factory=dict, hash=False)
     questions: tuple[str, ...] = ()
     quarrels: bool = False
     result_names_effects: bool = False
     faults: tuple[Fault, ...] = ()
     failures: tuple[int, ...] = (0,)
+    lives: int = 8
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class Bench:
     def order(self, program: Program, tag: str) -> Order:
         """The order for the first life of a run whose effects carry `tag` in their names."""
         inputs = {"url": self.provider.url, "tag": tag, **program.inputs}
-        return Order(str(self.folder / tag), program.job, inputs=inputs)
+        return Order(str(self.folder / tag), program.job, inputs=inputs, tuning=program.tuning)
 
     def counts(self, tag: str) -> dict[str, int]:
         """How often each effect of one run happened, by the end of its name."""
@@ -132,9 +134,7 @@ class Bench:
                 number += SIDE_BY_SIDE
         return passages
 
-    def passage(
-        self, program: Program, knobs: tuple[Knob, ...], number: int = 0, *, bug: str | None = None
-    ) -> Passage:
+    def passage(self, program: Program, knobs: tuple[Knob, ...], number: int = 0, *, bug: str | None = None) -> Passage:
         """Run with the first knob, resume with the next ones, and recover; see `recover`."""
         killed = "-".join("-".join(knob.values()) for knob in knobs)
         marks = "-".join(str(value) for value in program.inputs.values())
@@ -155,7 +155,7 @@ class Bench:
         passage = Passage(number, None, 0, False, (), 0)
         last: Ended | None = None
         while last is None or last.exit_code != 0:
-            if passage.lives == LIVES_AT_MOST:
+            if passage.lives == program.lives:
                 raise WrongWait(f"{passage}: still not ended: {last}")
             due = [call.tool_call_id for call in ledger.calls() if only_a_person_can_tell(call)]
             knob = knobs[passage.lives] if passage.lives < len(knobs) else {}
@@ -180,7 +180,7 @@ class Bench:
         now_due = [call for call in ledger.calls() if only_a_person_can_tell(call)]
         excused = {line["what"] for line in self.provider.log() if line["event"] == "dropped"}
         wrong = [call for call in now_due if call.tool_call_id not in due and call.what not in excused]
-        if not program.quarrels and (wrong or doubted != [call.tool_call_id for call in now_due]):
+        if not program.quarrels and (wrong or set(doubted) != {call.tool_call_id for call in now_due}):
             raise WrongWait(f"{passage}: in doubt were {due}, now {wrong or doubted} are: {last}")
         if others := [item for item in waiting if item["kind"] not in ("in_doubt", *program.questions)]:
             raise WrongWait(f"{passage}: nobody should be asked {others}")

@@ -233,7 +233,8 @@ def in_a_row(run: Any) -> list[str]:
     """Four effects, one after the other, with a memo between."""
     text = run.memo("draft", str, LARGE)
     done = []
-    for what, sender, words in (("one", send, "x"), ("two", send, text), ("three", send_at_last, "y"), ("four", send, "")):
+    wanted = {"one": (send, "x"), "two": (send, text), "three": (send_at_last, "y"), "four": (send, "")}
+    for what, (sender, words) in wanted.items():
         value = sender(what, words)
         DOORSTEP.returned(what, value)
         done.append(value["done"])
@@ -295,6 +296,7 @@ def plant(name: str) -> None:
     """Break one rule in this process."""
     from tests.crash import planted
 
+    _REFUSED.add("three")  # a tool that is called inside the commit cannot say no
     own = {"normal": plant_normal, "answer_before_commit": plant_answer_before_commit}
     own.get(name, lambda: planted.plant(name))()
 

@@ -168,4 +168,3 @@ def answer(state_dir: Path, provider: Provider, waiting_for: list[dict[str, Any]
 def planted(name: str | None) -> dict[str, str]:
     """The environment in which a life has a planted bug."""
     return {} if name is None else {PLANT_VARIABLE: name}
-

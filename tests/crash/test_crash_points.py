@@ -3,7 +3,7 @@
 import pytest
 
 from tests.crash.loop import Bench, Passage, Program, kinds_of_points
-from tests.crash.programs import REFERENCE, REFERENCE_ASYNC
+from tests.crash.programs import REFERENCE, REFERENCE_ASYNC, REFERENCE_STRICT
 from tests.crash.support import AFTER_TOOL
 
 STORE_POINTS = {
@@ -37,7 +37,7 @@ def check_doubts(passages: list[Passage]) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("program", [REFERENCE, REFERENCE_ASYNC], ids=["sync", "async"])
+@pytest.mark.parametrize("program", [REFERENCE, REFERENCE_STRICT, REFERENCE_ASYNC], ids=["sync", "strict", "async"])
 def test_every_effect_happens_once_wherever_the_run_is_killed(bench: Bench, program: Program) -> None:
     passages = bench.loop(program)
     check_progress(passages, points=60)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import perdure
-from tests.crash.loop import Bench
-from tests.crash.programs import BY_A_CHILD, EFFECTS, REFERENCE
+from tests.crash.loop import Bench, Program
+from tests.crash.programs import BY_A_CHILD, EFFECTS, REFERENCE, REFERENCE_ASYNC
 from tests.crash.support import LedgerFile, answer, finish, start_life
 
 KIND_OF_TOOL = {"read": "read", "create": "create", "keyed": "keyed", "probed": "searchable", "asked": "plain"}
@@ -30,6 +30,24 @@ def test_a_life_killed_from_outside_while_the_reply_is_on_its_way(bench: Bench, 
     assert bench.provider.release() == 1
     passage = bench.recover(REFERENCE, replace(order, do="resume"))
     assert passage.answers == (("happened",) if tool == "asked" else ())
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("program", [REFERENCE, REFERENCE_ASYNC], ids=["sync", "async"])
+@pytest.mark.parametrize("tool", ["keyed", "probed", "asked"])
+def test_an_interrupt_while_the_reply_is_on_its_way(bench: Bench, program: Program, tool: str) -> None:
+    order = bench.order(program, tool)
+    bench.provider.control(KIND_OF_TOOL[tool], what=f"{tool}:{tool}", hold=True)
+    life = start_life(order)
+    bench.provider.wait_for("held", what=f"{tool}:{tool}")
+    life.send_signal(signal.SIGINT)
+    if program is REFERENCE_ASYNC:
+        bench.provider.release()  # its send is in a thread, and what is in flight is drained
+    ended = finish(life)
+    assert ended.exit_code not in (0, KILLED), ended
+    bench.provider.release()
+    passage = bench.recover(program, replace(order, do="resume"))
+    assert passage.answers in ((), ("happened",) if tool == "asked" else ())
 
 
 @pytest.mark.timeout(30)

@@ -94,13 +94,15 @@ class Script:
             how["key_ttl"] = "24h"
         if tool.repeat is not None:
             how["repeat"] = tool.repeat
+        if tool in scoped(self.order.program.steps):
+            how["scope"] = ["to"]
 
-        def sync_send(text: str, *, call: perdure.CallContext) -> str:
+        def sync_send(text: str, to: str = "", *, call: perdure.CallContext) -> str:
             return self.provider.serve(tool, text, call.idempotency_key) if tool.kind != "read" else text
 
-        async def send(text: str, *, call: perdure.CallContext) -> str:
+        async def send(text: str, to: str = "", *, call: perdure.CallContext) -> str:
             await self.dawdle()
-            ref = sync_send(text, call=call)
+            ref = sync_send(text, to, call=call)
             await self.dawdle()
             return ref
 
@@ -125,7 +127,8 @@ class Script:
         return f"{step.args}@{min(self.order.life, 2)}" if step.varies else step.args
 
     def options(self, step: Call) -> dict[str, Any]:
-        return {"dedupe_key": step.key} if step.key else {}
+        scope = {"to": step.scope} if step.scope is not None else {}
+        return scope | ({"dedupe_key": step.key} if step.key else {})
 
     def main(self, run: Any) -> str:
         self.body(run, self.order.program.steps)
@@ -192,6 +195,17 @@ class Script:
         for outcome in await asyncio.gather(*sides, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
+
+
+def scoped(steps: tuple[Any, ...]) -> set[Tool]:
+    """The tools whose scope the program declares."""
+    found: set[Tool] = set()
+    for step in steps:
+        if isinstance(step, Call) and step.scope is not None:
+            found.add(step.tool)
+        elif isinstance(step, tuple):
+            found |= scoped(step)
+    return found
 
 
 def tools_of(steps: tuple[Any, ...]) -> set[Tool]:

@@ -281,6 +281,7 @@ class Life:
             raise
         else:
             self.ledger.change(number, status="succeeded")
+        self.ledger.let_go(number)
         yield None
 
     # the engine

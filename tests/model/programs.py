@@ -63,6 +63,12 @@ def one_is_listed(end: End) -> bool:
     return bool(end.effects) and len(end.effects) == 1 + len(end.unmet)
 
 
+def left_behind_is_listed(end: End) -> bool:
+    """Where both lives had their way, what only the cut-off one asked for is listed."""
+    both = {"mail a", "mail b"} <= set(end.effects)
+    return len(end.effects) == 2 + both and (end.unmet == ("mail a",)) == both
+
+
 def branches(*sides: tuple[Step, ...]) -> Gather:
     return Gather(sides)
 
@@ -83,6 +89,27 @@ CASES: dict[str, Case] = {
     "memo, then the same": exactly(Memo("m", (a,)), a, effects="mail a, mail a", crashes=2),
     "memo beside the same": exactly(branches((Memo("m", (a,)),), (a,)), effects="mail a, mail a"),
     "memo in a memo": exactly(Memo("m", (a, Memo("n", (a,)))), a, effects="mail a, mail a, mail a"),
+    "branches after a met memo": exactly(
+        Memo("m", (branches((a,), (a,)),)),
+        branches((b,), (Memo("n", (b,)),)),
+        effects="mail a, mail a, mail b, mail b",
+    ),
+    "a memo that asks for something else": Case(
+        Program(
+            (
+                Memo(
+                    "m",
+                    (
+                        Only((1,), (Call(MAIL, "a", "you"),)),
+                        Only(LATER, (Call(MAIL, "b", "me"),)),
+                        Call(MAIL, "c", "them"),
+                    ),
+                ),
+            )
+        ),
+        holds=left_behind_is_listed,
+        unmet=True,
+    ),
     "equal memos": exactly(Memo("m", (a,)), Memo("m", (a,)), effects="mail a, mail a", crashes=2),
     "twins joined": exactly(branches((a,), (a,)), a, effects="mail a", no_duplicates=True),
     "restored session": exactly(a, a, b, a, effects="mail a, mail a, mail a, mail b", session=True),
@@ -170,6 +197,7 @@ MUTANTS: dict[str, tuple[str, int]] = {
     "a new key for each attempt": ("three equal payments", 1),
     "session sees nothing": ("restored session", 1),
     "adopted from under a finished call": ("memo beside the same", 1),
+    "a finished call keeps what it did not meet": ("branches after a met memo", 1),
     "adoption leaves a row where it was": ("memo beside the same", 2),
 }
 

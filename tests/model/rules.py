@@ -62,6 +62,12 @@ class Context:
         if row.status in ("succeeded", "failed") and "memo does not enclose" not in self.broken:
             self.seen.update(self.inside(number))
 
+    def let_go(self, number: int) -> None:
+        """A call ends: what an earlier, cut-off run of it did and this one did not ask for is not its own any more."""
+        for n in self.inside(number):
+            if self.unmet(n) and "a finished call keeps what it did not meet" not in self.broken:
+                self.change(n, parent=self.rows[number].parent)
+
     def release(self, number: int, caller: object, delivered: bool) -> None:
         """The caller has its value, or was cancelled before there was one."""
         self.held[number].discard(caller)

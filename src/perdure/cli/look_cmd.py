@@ -20,12 +20,15 @@ _NO_FIELDS = ("schema", "evidence", "questions", "commands")
 
 def runs_ls(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure runs ls``."""
+    from perdure.runtime.report import owner_note
+
     try:
         with engine_of(options) as engine:
             rows = engine.runs(status=options.status, limit=options.limit or ENDLESS)
     except NoLedger as problem:
         note(problem.message)
         rows = []
+    gone = {row.run_id: owner_note(row) for row in rows}
     listed: list[dict[str, Any]] = [
         {
             "run_id": row.run_id,
@@ -51,7 +54,7 @@ def runs_ls(options: argparse.Namespace, output: Output) -> int:
                 (
                     row["run_id"],
                     row["name"],
-                    _status(row["status"], row["reason"]),
+                    _status(row["status"], row["reason"], gone[row["run_id"]]),
                     row["attempt"],
                     output.when(row["created_at"]),
                     output.when(row["updated_at"]),
@@ -91,7 +94,7 @@ def summary(found: Outcome, document: Mapping[str, Any]) -> str:
         [
             ("run", found.run_id),
             ("name", found.name),
-            ("status", _status(str(found.status), found.reason)),
+            ("status", _status(str(found.status), found.reason, found.note)),
             ("result", shown(document["result"]) if found.result is not None else None),
             ("error", f"{found.error_code}: {found.error_detail}" if found.error_code else None),
             ("calls", counted),
@@ -124,8 +127,9 @@ def _commands(commands: Iterable[str]) -> str:
     return "".join(f"  {visible(command)}\n" for command in commands)
 
 
-def _status(status: str, reason: str | None) -> str:
-    return f"{status} ({reason})" if reason else status
+def _status(status: str, reason: str | None, note: str = "") -> str:
+    said = "; ".join(word for word in (reason, note) if word)
+    return f"{status} ({said})" if said else status
 
 
 def _say_if_cut(listed: list[Any], limit: int, what: str) -> None:

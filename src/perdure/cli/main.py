@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import warnings
 from collections.abc import Sequence
@@ -31,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _plainly(warnings.showwarning)
             options = parse(given)
+            if options.debug:
+                logging.basicConfig(level=logging.INFO, format="%(message)s")
             module, function = options.handler
             code: int = getattr(import_module(f"perdure.cli.{module}"), function)(options, output)
             return code

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perdure.cli import policy_cmd
 from perdure.cli.opening import settings_of
-from perdure.cli.output import Output
+from perdure.cli.output import Output, note
 from perdure.cli.values import mapping_of
 from perdure.model.errors import UsageError
 from perdure.model.policy import ToolDeclaration
@@ -31,6 +31,8 @@ def explain(options: argparse.Namespace, output: Output) -> int:
         declarations=list(_declared(options.tools)),
     )
     output.answer(document, lambda: policy_cmd.render_explain(document))
+    if not options.tools and document["rule"] is None:
+        note(f"this is what the rules say; what a tool {options.name!r} declares itself is added by --tools MODULE")
     return 0
 
 

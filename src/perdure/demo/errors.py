@@ -20,4 +20,4 @@ class DemoUnavailable(DemoError):
     code = "PERDURE-603"
     exit_code = 4
     default_safe = "Nothing was started."
-    default_next = "pip install 'perdure[demo]'"
+    default_next = "pip install 'perdure[demo]', or in a clone: python3 tasks.py demo"

@@ -22,5 +22,5 @@ def job_file() -> Path:
             return folder / JOB_NAME
     raise DemoError(
         f"the example job is missing from this installation ({here.parent})",
-        next_command="pip install 'perdure[demo]'",
+        next_command="pip install 'perdure[demo]', or in a clone: python3 tasks.py demo",
     )

@@ -122,6 +122,8 @@ class RunRow:
     workspace: str
     job_path: str | None
     cancel_requested_at: str | None
+    policies: tuple[str, ...] = ()
+    """The overlays that the run was started under, beside those of its job file; it is resumed under them too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ class Outcome:
     resume_command: str
     error_code: str | None = None
     error_detail: str | None = None
+    note: str = ""
+    """What the status alone does not say: that a running run's owner is gone, or that nothing was run now."""
 
     @property
     def exit_code(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +128,7 @@ class Tool(Generic[P, R]):
         kept = [p for name, p in full.parameters.items() if name != "call" or not self.takes_context]
         self.signature = full.replace(parameters=kept)
         self.__signature__ = self.signature
+        _check_names(declaration, self.signature)
         if declaration.namespace not in INNER_NAMESPACES:
             _MADE.setdefault((declaration.namespace, declaration.name), WeakSet()).add(self)
         parameters = self.signature.parameters.values()
@@ -182,6 +183,17 @@ class Tool(Generic[P, R]):
         return f"<tool {self.name}>"
 
 
+def _check_names(declaration: ToolDeclaration, signature: inspect.Signature) -> None:
+    parameters = signature.parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for what, names in (("scope", declaration.scope or ()), ("volatile", declaration.volatile)):
+        for name in names:
+            if name not in parameters:
+                known = ", ".join(parameters) or "none"
+                raise UsageError(f"tool {declaration.name!r}: {what} names {name!r}; its arguments are: {known}")
+
+
 def _is_context(annotation: Any) -> bool:
     if annotation in (inspect.Parameter.empty, CallContext, Any):
         return True
@@ -199,8 +211,8 @@ def declare(
     *,
     side_effect_class: str | None = None,
     replay_policy: str | None = None,
-    scope: list[str] | tuple[str, ...] | None = None,
-    volatile: list[str] | tuple[str, ...] = (),
+    scope: Sequence[str] | None = None,
+    volatile: Sequence[str] = (),
     key_ttl: float | str | None = None,
     probe_lag: float | str = "10s",
     timeout: float | str | None = None,
@@ -216,6 +228,8 @@ def declare(
     """
     if replay_policy is not None and replay_policy not in ReplayPolicy.__members__:
         raise UsageError(f"tool {name!r}: replay_policy {replay_policy!r} is none of {', '.join(ReplayPolicy)}")
+    if isinstance(scope, str) or isinstance(volatile, str):
+        raise UsageError(f'tool {name!r}: scope and volatile are lists of argument names, such as scope=["to"]')
     if repeat is not None and repeat not in tuple(Repeat):
         raise UsageError(f"tool {name!r}: repeat {repeat!r} is none of {', '.join(Repeat)}")
     if max_attempts is not None and max_attempts < 1:

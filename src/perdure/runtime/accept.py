@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,14 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
 
 
 def accept(
-    around: Surroundings, spec: RunSpec, run_id: str | None, path: str | None, entrypoint: str, workspaces: Path
+    around: Surroundings,
+    spec: RunSpec,
+    run_id: str | None,
+    *,
+    path: str | None,
+    policies: Sequence[str],
+    entrypoint: str,
+    workspaces: Path,
 ) -> str:
     """Record a run, or find the one that has this id and this specification, and return its id.
 
@@ -26,6 +33,7 @@ def accept(
         spec: what is stored and hashed.
         run_id: the caller's, or ``None`` for a fresh one.
         path: the job file or the agent's file, from which another process can resume.
+        policies: the overlays given beside those of the job file; every later life is under them too.
         entrypoint: who asks: ``cli`` or ``library``.
         workspaces: the folder in which the run's own one is.
 
@@ -54,13 +62,14 @@ def accept(
                 spec=text,
                 spec_hash=digest,
                 job_path=path,
+                policies=json.dumps(list(policies)),
                 workspace=str(workspaces / chosen),
                 deadline_at=spec.deadline,
             )
         elif known.spec_hash != digest:
             raise SpecMismatch(
                 f"run {chosen} exists with another specification:\n" + _difference(known, document),
-                next_command=f"perdure resume {chosen}   # goes on with the stored one",
+                next_command=f"perdure resume {chosen}   # goes on with the stored one; another id makes a new run",
             )
 
     around.ledger.run(record)

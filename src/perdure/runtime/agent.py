@@ -105,6 +105,7 @@ def describe(function: Callable[..., Any]) -> tuple[str, str | None]:
         file = None
     name = getattr(function, "__qualname__", type(function).__name__)
     module = getattr(function, "__module__", None) or "__main__"
+    loadable = file is not None and Path(file).is_file() and "<" not in name
     if module == "__main__" and file is not None and Path(file).suffix == ".py":
-        return f"{Path(file).name}:{name}", str(Path(file).resolve())
-    return f"{module}:{name}", str(Path(file).resolve()) if file else None
+        return f"{Path(file).name}:{name}", str(Path(file).resolve()) if loadable else None
+    return f"{module}:{name}", str(Path(file).resolve()) if file is not None and loadable else None

@@ -26,15 +26,15 @@ CANCEL_PATIENCE_SECONDS = 0.1
 LEFTOVER_PATIENCE_SECONDS = 1.0
 
 
-def run_in_own_loop(runner: Runner, job: Job) -> None:
-    """Run one life of an async agent in a loop made for it.
+def run_in_own_loop(runner: Runner, job: Job) -> bool:
+    """Run one life of an async agent in a loop made for it, and return whether there was one.
 
     Tasks that ignore their cancellation are left behind with their loop after a bounded time: the life is over, its
     rows are written, and nothing may keep the process from ending (semantics §2.3).
     """
     own = asyncio.Runner()
     try:
-        own.run(run_async(runner, job))
+        return own.run(run_async(runner, job))
     finally:
         loop = own.get_loop()
         left = asyncio.all_tasks(loop)
@@ -52,11 +52,11 @@ _ABANDONED: list[asyncio.Runner] = []
 """Loops with tasks that never end; kept, so that no collector complains about them."""
 
 
-async def run_async(runner: Runner, job: Job) -> None:
-    """Run one life of an async agent in the running loop."""
+async def run_async(runner: Runner, job: Job) -> bool:
+    """Run one life of an async agent in the running loop, and return whether there was one."""
     life = runner.begin(job, is_async=True)
     if life is None:
-        return
+        return False
     watch = _Watch(life)
     try:
         door = Door(life)
@@ -68,6 +68,7 @@ async def run_async(runner: Runner, job: Job) -> None:
     finally:
         watch.stop()
         runner.forget(life)
+    return True
 
 
 async def _settle_all(life: Life, door: Door) -> None:

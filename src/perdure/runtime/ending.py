@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from perdure.core.codec import encode_or_repr
 from perdure.core.transitions import CallEvent, RunEvent, next_run_status
-from perdure.model.errors import CallDenied, CallError, DeadlineExceeded, PerdureError
+from perdure.model.errors import CallDenied, CallError, DeadlineExceeded
 from perdure.model.run import RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import CallRow, CallStatus
 from perdure.runtime import recording, starting
@@ -158,24 +157,7 @@ def error_words(problem: BaseException) -> tuple[str, str]:
         return "deadline", str(problem)
     if isinstance(problem, CallDenied):
         return "denied", str(problem)
-    return type(problem).__name__, str(problem) + _raised_at(problem)
-
-
-def _raised_at(problem: BaseException) -> str:
-    """Return where in the agent's own code an error was raised; the whole traceback goes to the log."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(problem.__traceback__)
-        if not frame.filename.startswith(_OWN_FOLDER) and not frame.filename.startswith(_LIBRARY_FOLDER)
-    ]
-    if not frames or isinstance(problem, PerdureError):
-        return ""
-    last = frames[-1]
-    return f" ({Path(last.filename).name}:{last.lineno} in {last.name})"
-
-
-_OWN_FOLDER = str(Path(__file__).parents[1])
-_LIBRARY_FOLDER = str(Path(traceback.__file__).parent)
+    return type(problem).__name__, str(problem) + recording.raised_at(problem)
 
 
 class ConditionsUnmet(Exception):

@@ -219,13 +219,15 @@ class Gateway:
             life.posted_receipts.add(row.call_no)
             yield Post(
                 lambda store: recording.keep_receipt(life, store, row, receipt),
-                lambda problem: life.fail(unsaved(row, receipt.text, problem)),
+                lambda problem: _lose(life, unsaved(row, receipt.text, problem)),
             )
             return row.succeeded(life.now())
         try:
             yield Commit(lambda store: recording.keep_receipt(life, store, row, receipt))
         except StoreError as problem:
-            raise unsaved(row, receipt.text, problem) from problem
+            lost = unsaved(row, receipt.text, problem)
+            _lose(life, lost)
+            raise lost from problem
         return row.succeeded(life.now())
 
     # --- delivery ------------------------------------------------------------------------------------------------
@@ -307,6 +309,18 @@ def unsaved(row: CallRow, response: str, problem: BaseException) -> BaseExceptio
         safe="Nothing more is dispatched; after a restart this call is in doubt.",
         next_command=f"perdure resolve {row.tool_call_id} --happened --result {shlex.quote(response)}",
     )
+
+
+def _lose(life: Life, problem: BaseException) -> None:
+    """End the life's authority over a lost receipt; where several are lost, one error names all, with their lines."""
+    known = life.failure
+    if isinstance(problem, StoreError) and isinstance(known, StoreError):
+        if " --happened " in known.next_command:
+            known.message += f"\n{problem.message}"
+            known.next_command += f" && {problem.next_command}"
+            return
+        life.failure = problem
+    life.fail(problem)
 
 
 def _question_kind(store: Any, row: CallRow) -> str:

@@ -7,7 +7,9 @@ this process's authority: nothing is retried in place (design.md §4).
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -67,6 +69,7 @@ class Ledger:
         self._closing = False
         self._thread: threading.Thread | None = None
         self.fault: StoreError | None = None
+        _LEDGERS.add(self)
         self.crowd = 0
         """How many operations of this process are in flight; a lone one commits itself, without a hop."""
 
@@ -125,6 +128,11 @@ class Ledger:
         if self._thread is not None:
             self._thread.join()
         self._store.connection.close()
+
+    def leave_to_parent(self) -> None:
+        """Free a forked child of locks that a thread of its parent held; what it does here is refused by the store."""
+        self._lock = threading.Lock()
+        self._work_waits = threading.Condition(threading.Lock())
 
     def _wake(self, *, urgent: bool) -> None:
         with self._work_waits:
@@ -210,6 +218,15 @@ class Ledger:
             member.error = problem
         else:
             connection.release()
+
+
+def _after_fork() -> None:
+    for ledger in tuple(_LEDGERS):
+        ledger.leave_to_parent()
+
+
+_LEDGERS: weakref.WeakSet[Ledger] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _answer(batch: list[Member[Any]], problem: StoreError | None) -> None:

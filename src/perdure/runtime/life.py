@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import os
 import random
 import secrets
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -129,7 +132,7 @@ class Life:
         found = self._decisions.get(key)
         if found is None:
             found = self._decisions[key] = evaluate(self.around.policy, tool.declaration)
-            for warning in found.warnings:
+            for warning in (*found.warnings, *key_warning(tool, found)):
                 self.warn_once(warning)
         return found
 
@@ -137,7 +140,7 @@ class Life:
         """Warn about something once per life (R083)."""
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(f"perdure: {text}", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"perdure: {text}", RuntimeWarning, stacklevel=_level_of_user_code())
 
     def check_open(self) -> None:
         """Refuse every engine call after the life has ended; nothing is written.
@@ -185,6 +188,27 @@ class Life:
 
 def _nothing() -> None:
     return None
+
+
+def key_warning(tool: AnyTool, decision: Decision) -> tuple[str, ...]:
+    """Warn about a keyed tool that never sees its key, so that the provider cannot know it either."""
+    if decision.key_ttl_seconds in (None, math.inf) or not decision.side_effect_class.effectful or tool.takes_context:
+        return ()  # with a key for ever it is the name that makes a second one impossible
+    names = getattr(getattr(tool.plain, "__code__", None), "co_names", ("current_call",))
+    if "current_call" in names:
+        return ()
+    return (f"tool {tool.name} declares key_ttl, but takes no `call`: who sends call.idempotency_key?",)
+
+
+_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _level_of_user_code() -> int:
+    """Return the stack level of the first line outside this package, so that a warning points at the user's own."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_FOLDER):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _base32(length: int) -> str:

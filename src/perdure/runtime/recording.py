@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import traceback
 from dataclasses import dataclass
+from pathlib import Path
 
 from perdure.core.backoff import delay_seconds
 from perdure.core.codec import encode_or_repr
 from perdure.core.transitions import CallEvent
-from perdure.model.errors import CallError, ConstraintViolated, LeaseLost
+from perdure.model.errors import CallError, ConstraintViolated, LeaseLost, PerdureError
 from perdure.model.toolcall import INNER_NAMESPACES, CallKey, CallRow, CallStatus, Evidence
 from perdure.ports.clock import after
 from perdure.ports.tool import Probe
@@ -88,7 +90,7 @@ def store_setback(life: Life, store: SqlStore, row: CallRow, outcome: Outcome, a
         return current
     now = life.now()
     error = outcome.error
-    says = f"{type(error).__name__}: {error}" if error is not None else outcome.ended.value
+    says = f"{type(error).__name__}: {error}{raised_at(error)}" if error is not None else outcome.ended.value
     if outcome.ended is Ended.NOT_DONE:
         add_evidence(life, store, row, "attempt", "not_done", detail=says)
         if outcome.retry and row.attempt < attempts_allowed:
@@ -138,7 +140,7 @@ def store_lost(life: Life, store: SqlStore, row: CallRow) -> CallRow:
     current = store.calls.get(row.call_no)
     if current.status is CallStatus.RUNNING:
         if current.effectful:
-            add_evidence(life, store, current, "attempt", "lost", detail="the process that sent it is gone")
+            add_evidence(life, store, current, "attempt", "lost", detail=SENDER_GONE)
             store.calls.move(current, CallEvent.LOST, life.fence, life.now())
         else:
             store.calls.move(current, CallEvent.RERUN, life.fence, life.now())
@@ -232,12 +234,38 @@ def ask_doubt(life: Life, store: SqlStore, row: CallRow, why: str) -> CallRow:
             fence=life.fence,
             tool_call_id=row.tool_call_id,
             kind="in_doubt",
-            summary=f"{named(store, row)}: did it happen? {why}",
+            summary=f"{named(store, row)}: did it happen? {_lost_by(store, row)}{why}",
             detail=json.dumps({"attempt": row.attempt, "probe_lag_seconds": _lag_seconds(life, row)}),
             request_hash=row.args_hash,
             now=life.now(),
         )
     return current
+
+
+def _lost_by(store: SqlStore, row: CallRow) -> str:
+    lost = [
+        item.detail
+        for item in store.calls.evidence(row.tool_call_id)
+        if item.says == "lost" and item.detail != SENDER_GONE
+    ]
+    return f"its last attempt: {lost[-1]}; " if lost else ""
+
+
+def raised_at(problem: BaseException) -> str:
+    """Return where in the user's own code an error was raised, in brackets; the whole traceback goes to the log."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(problem.__traceback__)
+        if not frame.filename.startswith((_OWN_FOLDER, _LIBRARY_FOLDER))
+    ]
+    if not frames or isinstance(problem, PerdureError):
+        return ""
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name})"
+
+
+SENDER_GONE = "the process that sent it is gone"
+_OWN_FOLDER = str(Path(__file__).parents[1])
+_LIBRARY_FOLDER = str(Path(traceback.__file__).parent)
 
 
 def _lag_seconds(life: Life, row: CallRow) -> float | None:

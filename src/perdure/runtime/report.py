@@ -7,8 +7,10 @@ from typing import Any
 
 from perdure.core.codec import decode
 from perdure.model.errors import NotFound
-from perdure.model.run import Outcome, RunRow, Waiting
+from perdure.model.run import Outcome, RunRow, RunStatus, Waiting
+from perdure.runtime.lease import Liveness, liveness
 from perdure.store.questions import Question
+from perdure.store.runs import owner_from_text
 from perdure.store.sql_store import SqlStore
 
 
@@ -44,11 +46,22 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         resume_command=resume_command(row, flags),
         error_code=row.error_code,
         error_detail=row.error_detail,
+        note=owner_note(row),
     )
+
+
+def owner_note(row: RunRow) -> str:
+    """Return that the owner of a running run is gone, or nothing."""
+    if row.status is not RunStatus.RUNNING or row.lease_owner is None:
+        return ""
+    owner = owner_from_text(row.lease_owner)
+    return f"its process {owner.pid} is gone" if liveness(owner) is Liveness.DEAD else ""
 
 
 def resume_command(row: RunRow, flags: str) -> str:
     """Return the command that goes on with a run; it works when it is pasted."""
+    if row.job_path is None:
+        return f"start your program again with run_id={row.run_id!r}   # its main cannot be loaded from outside"
     return f"perdure resume {shlex.quote(row.run_id)}{_spaced(flags)}"
 
 

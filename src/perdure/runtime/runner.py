@@ -60,11 +60,11 @@ class Runner:
         self._heartbeat.add(life)
         return life
 
-    def run(self, job: Job) -> None:
-        """Run one life of a sync agent."""
+    def run(self, job: Job) -> bool:
+        """Run one life of a sync agent, and return whether there was one: a run that has ended has no more."""
         life = self.begin(job, is_async=False)
         if life is None:
-            return
+            return False
         try:
             door = Door(life)
             open_rows = life.ledger.read(lambda store: started_rows(store, life))
@@ -74,6 +74,7 @@ class Runner:
             self.end(life, self._enter(door, job.main) if barred is None else barred)
         finally:
             self.forget(life)
+        return True
 
     def _settle(self, door: Door, row: CallRow) -> None:
         life = door.life
@@ -137,7 +138,11 @@ class Runner:
             raise life.failure
         if isinstance(ending.error, LeaseLost | StoreError):
             raise ending.error
-        life.ledger.run(lambda store: end_life(life, store, ending))
+        try:
+            life.ledger.run(lambda store: end_life(life, store, ending))
+        except StoreError as problem:
+            # A receipt that shared this commit has said more: which call succeeded, and the line to type.
+            raise life.failure or problem from problem
 
 
 def started_rows(store: SqlStore, life: Life) -> list[CallRow]:

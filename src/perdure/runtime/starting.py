@@ -348,7 +348,7 @@ def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[Call
         fence=life.fence,
         tool_call_id=row.tool_call_id,
         kind="challenge",
-        summary=f"{recording.named(store, row)}: an earlier life already did {', '.join(ids)}; "
+        summary=f"{recording.named(store, row)}: an earlier life already did {_listed(store, against)}; "
         f"is this the same or another?{hint}",
         detail=json.dumps({"kin": ids}),
         request_hash=row.args_hash,
@@ -356,6 +356,10 @@ def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[Call
     )
     life.challenged += 1
     return store.calls.get(row.call_no)
+
+
+def _listed(store: SqlStore, rows: tuple[CallRow, ...]) -> str:
+    return ", ".join(f"{row.tool_call_id} {recording.named(store, row)} at {row.finished_at}" for row in rows)
 
 
 def refuse_challenged(life: Life, store: SqlStore, row: CallRow, against: tuple[CallRow, ...]) -> CallRow:

@@ -294,6 +294,7 @@ def _run(row: Row) -> RunRow:
         workspace=row[19],
         job_path=row[20],
         cancel_requested_at=row[21],
+        policies=tuple(json.loads(row[22])),
     )
 
 

@@ -36,17 +36,13 @@ def create(url: str, what: str, text: str) -> dict[str, Any]:
 @tool(side_effect_class="external", key_ttl="24h", scope=["what"])
 def keyed(url: str, what: str, text: str, *, call: CallContext) -> dict[str, Any]:
     """The provider repeats its answer to a key that it knows."""
-    return answered(
-        post(f"{url}/keyed", {"what": what, "text": text}, {"Idempotency-Key": call.idempotency_key}), 201
-    )
+    return answered(post(f"{url}/keyed", {"what": what, "text": text}, {"Idempotency-Key": call.idempotency_key}), 201)
 
 
 @tool(side_effect_class="external", scope=["what"], probe_lag="0s")
 def probed(url: str, what: str, text: str, *, call: CallContext) -> dict[str, Any]:
     """The provider can be asked by a marker."""
-    return answered(
-        post(f"{url}/searchable", {"marker": call.idempotency_key, "what": what, "text": text}), 201
-    )
+    return answered(post(f"{url}/searchable", {"marker": call.idempotency_key, "what": what, "text": text}), 201)
 
 
 @probed.probe

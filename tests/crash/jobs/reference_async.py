@@ -46,9 +46,7 @@ async def main(run: Any) -> dict[str, Any]:
         text = await run.memo("draft", compose, page["value"])
         created = await run.call(create, url, f"{tag}:create", text)
     async with run.step("tell", phase="send"):
-        sent, found = await asyncio.gather(
-            keyed(url, f"{tag}:keyed", text), probed(url, f"{tag}:probed", text)
-        )
+        sent, found = await asyncio.gather(keyed(url, f"{tag}:keyed", text), probed(url, f"{tag}:probed", text))
         told = await asked(url, f"{tag}:asked", text)
         last = await keyed(url, f"{tag}:last", text)
     return {

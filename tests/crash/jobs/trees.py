@@ -1,39 +1,70 @@
 """An agent that does what a tree says: calls one after another or side by side, in steps, memos and threads."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 from mails import TOOLS
 
 
-async def main(run: Any) -> dict[str, int]:
-    return await _node(run, run.inputs["tree"])
+async def main(run: Any) -> None:
+    await _node(run, run.inputs["tree"])
 
 
-async def _node(run: Any, node: Any) -> Any:
+async def _node(run: Any, node: Any) -> None:
     kind, *rest = node
-    if kind == "call":
-        tool, name = rest
-        await run.call(TOOLS[tool], run.inputs["url"], f"{run.inputs['tag']}:{name}", "text")
-    elif kind == "sequence":
-        for child in rest:
-            await _node(run, child)
-    elif kind == "gather":
-        await asyncio.gather(*(_node(run, child) for child in rest))
-    elif kind == "group":
-        async with asyncio.TaskGroup() as group:
-            for child in rest:
-                group.create_task(_node(run, child))
-    elif kind == "step":
-        async with run.step(rest[0]):
-            await _node(run, rest[1])
-    elif kind == "memo":
-        await run.memo(rest[0], _node, run, rest[1], key=rest[0])
-    elif kind == "thread":
-        await asyncio.to_thread(_calls, run, rest)
-    return None
+    await _KINDS[kind](run, *rest)
+
+
+async def _call(run: Any, tool: str, name: str) -> None:
+    await run.call(TOOLS[tool], run.inputs["url"], f"{run.inputs['tag']}:{name}", "text")
+
+
+async def _sequence(run: Any, *children: Any) -> None:
+    for child in children:
+        await _node(run, child)
+
+
+async def _gather(run: Any, *children: Any) -> None:
+    await asyncio.gather(*(_node(run, child) for child in children))
+
+
+async def _group(run: Any, *children: Any) -> None:
+    async with asyncio.TaskGroup() as group:
+        for child in children:
+            group.create_task(_node(run, child))
+
+
+async def _step(run: Any, name: str, child: Any) -> None:
+    async with run.step(name):
+        await _node(run, child)
+
+
+async def _memo(run: Any, name: str, child: Any) -> None:
+    await run.memo(name, _node, run, child, key=name)
+
+
+async def _bounded(run: Any, seconds: float, child: Any) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(_node(run, child), seconds)
+
+
+async def _thread(run: Any, *calls: Any) -> None:
+    await asyncio.to_thread(_calls, run, calls)
 
 
 def _calls(run: Any, calls: Any) -> None:
     for _, tool, name in calls:
         TOOLS[tool](run.inputs["url"], f"{run.inputs['tag']}:{name}", "text")
+
+
+_KINDS = {
+    "call": _call,
+    "sequence": _sequence,
+    "gather": _gather,
+    "group": _group,
+    "step": _step,
+    "memo": _memo,
+    "bounded": _bounded,
+    "thread": _thread,
+}

@@ -27,7 +27,7 @@ class WorldError(PerdureError):
     code = "PERDURE-601"
     exit_code = 4
     default_safe = "No run was touched; the servers already started were stopped."
-    default_next = "pip install 'perdure[demo]'"
+    default_next = "pip install 'perdure[demo]', or in a clone: python3 tasks.py demo"
 
 
 class ServerProcess:

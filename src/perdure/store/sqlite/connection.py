@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -199,7 +200,9 @@ class SqliteConnection:
     def close(self) -> None:
         """Close the connection; the WAL file is kept for the next one."""
         if os.getpid() == self._pid:
-            self._db.close()
+            # A checkpoint that fails at the end loses nothing: what was committed stands in the WAL.
+            with suppress(apsw.Error):
+                self._db.close()
 
 
 def _translate(problem: apsw.Error) -> StoreError:

@@ -5,7 +5,7 @@
 -- columns: run
 run_no, run_id, name, status, reason, entrypoint, run_spec_json, run_spec_hash, created_at, updated_at, attempt,
 lease_fence, lease_owner, lease_expires_at, deadline_at, ended_by_call_id, result_ref, error_code, error_detail,
-workspace, job_path, cancel_requested_at
+workspace, job_path, cancel_requested_at, policies_json
 
 -- columns: life
 attempt, fence, owner, started_at, ended_at, how, replayed, settled, challenged, unmet
@@ -21,8 +21,9 @@ approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, de
 
 -- name: insert_run
 INSERT INTO runs (run_id, name, created_at, updated_at, status, entrypoint, run_spec_json, run_spec_hash, job_path,
-  workspace, deadline_at)
-VALUES (:run_id, :name, :now, :now, 'queued', :entrypoint, :spec, :spec_hash, :job_path, :workspace, :deadline_at)
+  policies_json, workspace, deadline_at)
+VALUES (:run_id, :name, :now, :now, 'queued', :entrypoint, :spec, :spec_hash, :job_path, :policies, :workspace,
+  :deadline_at)
 
 -- name: get_run
 SELECT {run}

@@ -19,6 +19,7 @@ CREATE TABLE runs (
   run_spec_json TEXT NOT NULL,
   run_spec_hash TEXT NOT NULL,
   job_path TEXT,
+  policies_json TEXT NOT NULL DEFAULT '[]',
   workspace TEXT NOT NULL,
   deadline_at TEXT,
   attempt INTEGER NOT NULL DEFAULT 0,

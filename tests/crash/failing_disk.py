@@ -1,0 +1,127 @@
+"""A disk that fails, as the default VFS of SQLite in a process of its own, and a job that says where it is.
+
+Where the environment holds a plan for a fault, importing this module installs the disk that fails by it.
+"""
+
+import asyncio
+import atexit
+import json
+import os
+import shutil
+import sys
+from typing import Any
+
+import apsw
+
+from perdure import tool
+
+BASE = "unix"
+FAULT_VARIABLE = "CRASH_LOOP_STORAGE_FAULT"
+
+
+class Fault:
+    """What goes wrong, and from when on; the plan is `{"what": …, "at": place in the job, or "open", "number": n-th}`.
+
+    `full`: no write succeeds from then on. `io`: one operation fails. `sync`: one sync fails. `read_only`: the files open
+    for reading only. `locked`: the parent is let in to lock the ledger. `replaced`: a copy takes the place of the file.
+    """
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self.what = str(plan.get("what", "none"))
+        self._at, self._number = plan.get("at"), int(plan.get("number", 1))
+        self._armed = self._at == "open"
+        self.passed = self.failed = 0
+
+    def reach(self, place: str, ledger: str = "") -> None:
+        """Let the job say where it is."""
+        if place != self._at:
+            return
+        self._armed = True
+        if self.what == "locked":
+            print("ready", flush=True)
+            sys.stdin.readline()
+        elif self.what == "replaced":
+            shutil.copy(ledger, ledger + ".copy")
+            os.replace(ledger + ".copy", ledger)
+
+    def pass_by(self, operation: str) -> None:
+        """Fail, if this operation is to fail."""
+        if not self._armed or self.what not in ("full", "io", "sync") or (self.what == "sync") > (operation == "sync"):
+            return
+        if self.what == "full" and operation == "sync":
+            return
+        self.passed += 1
+        if self.passed == self._number or (self.passed > self._number and self.what == "full"):
+            self.failed += 1
+            raise _error(self.what, operation)
+
+
+def _error(what: str, operation: str) -> apsw.Error:
+    if what == "full":
+        return apsw.FullError("no space left")
+    error = apsw.IOError("the disk does not answer")
+    error.extendedresult = apsw.SQLITE_IOERR_FSYNC if operation == "sync" else apsw.SQLITE_IOERR_WRITE
+    return error
+
+
+class FailingFile(apsw.VFSFile):
+    """Fails where the plan says so."""
+
+    def xWrite(self, data: bytes, offset: int) -> None:
+        FAULT.pass_by("write")
+        super().xWrite(data, offset)
+
+    def xTruncate(self, newsize: int) -> None:
+        FAULT.pass_by("truncate")
+        super().xTruncate(newsize)
+
+    def xSync(self, flags: int) -> None:
+        FAULT.pass_by("sync")
+        super().xSync(flags)
+
+
+class FailingDisk(apsw.VFS):
+    """The default VFS of this process."""
+
+    def __init__(self) -> None:
+        super().__init__("failing", BASE, makedefault=True)
+
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
+        if FAULT.what == "read_only":
+            flags[0] = flags[0] & ~(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) | apsw.SQLITE_OPEN_READONLY
+        return FailingFile(BASE, name, flags)
+
+
+FAULT = Fault(json.loads(os.environ.get(FAULT_VARIABLE, "{}")))
+if FAULT.what != "none":
+    FAILING_DISK = FailingDisk()
+    atexit.register(lambda: print(f"FAULT {FAULT.passed} {FAULT.failed}", file=sys.stderr))
+    if FAULT.what == "locked":
+        from perdure.store.sqlite import connection as _connection
+
+        _connection.BUSY_TIMEOUT_MILLISECONDS = 100
+
+
+def _mail(outside: str, what: str) -> dict[str, str]:
+    with open(outside, "a") as letterbox:
+        letterbox.write(what + "\n")
+    FAULT.reach(what, os.path.join(os.path.dirname(outside), "runtime_state.db"))
+    return {"sent": what}
+
+
+mail = tool(name="mail", side_effect_class="external", scope=["what"])(_mail)
+
+
+def two_mails(run: Any) -> list[str]:
+    """Two effects of which nobody knows but the letterbox."""
+    outside = run.inputs["outside"]
+    FAULT.reach("start", os.path.join(os.path.dirname(outside), "runtime_state.db"))
+    return [mail(outside, what)["sent"] for what in ("first", "second")]
+
+
+async def two_mails_at_once(run: Any) -> list[str]:
+    """The same from tasks side by side."""
+    outside = run.inputs["outside"]
+    FAULT.reach("start")
+    sent = await asyncio.gather(*(run.call(mail, outside, what) for what in ("first", "second")))
+    return [item["sent"] for item in sent]
