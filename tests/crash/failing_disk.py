@@ -46,14 +46,15 @@ class Fault:
 
     def pass_by(self, operation: str) -> None:
         """Fail, if this operation is to fail."""
-        if not self._armed or self.what not in ("full", "io", "sync") or (self.what == "sync") > (operation == "sync"):
-            return
-        if self.what == "full" and operation == "sync":
+        if not self._armed or operation not in _AFFECTED.get(self.what, ()):
             return
         self.passed += 1
         if self.passed == self._number or (self.passed > self._number and self.what == "full"):
             self.failed += 1
             raise _error(self.what, operation)
+
+
+_AFFECTED = {"full": ("write",), "io": ("write", "truncate", "sync"), "sync": ("sync",)}
 
 
 def _error(what: str, operation: str) -> apsw.Error:

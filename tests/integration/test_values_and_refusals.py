@@ -193,3 +193,42 @@ def test_a_default_that_a_deploy_changes_does_not_change_a_recorded_request(tmp_
     assert life(200, resume=True).result == "100"
     assert len(sent) == 2
     assert len(set(sent)) == 1
+
+
+def test_an_overlay_that_a_run_was_started_under_stays_with_it(tmp_path: Path) -> None:
+    from perdure import PolicyError
+
+    outside = Outside()
+    send = mailer(outside)
+    policy = tmp_path / "p.yaml"
+    policy.write_text("version: 1\nrules:\n  - tool: send\n    allow_args: {to: ['*@example.org']}\n")
+
+    def first(run: Any) -> Any:
+        send("ok@example.org")
+        raise Crash
+
+    def second(run: Any) -> Any:
+        send("ok@example.org")
+        send("evil@example.net")
+
+    live(tmp_path, first, policies=[policy])
+    assert live(tmp_path, second, resume=True).error_code == "denied"
+    assert outside.sent == ["ok@example.org:"]
+    policy.unlink()
+    with pytest.raises(PolicyError, match="p.yaml"):
+        live(tmp_path, second, resume=True)
+
+
+def test_a_memo_does_not_hide_an_effect_that_its_final_body_did_not_ask_for(tmp_path: Path) -> None:
+    outside = Outside()
+    send = mailer(outside, scope=["to"])
+
+    def interrupted() -> None:
+        send("x")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        live(tmp_path, lambda run: run.memo("m", interrupted))
+    done = live(tmp_path, lambda run: run.memo("m", lambda: send("y")), resume=True)
+    assert (done.status, done.unmet) == ("succeeded", 1)
+    assert outside.sent == ["x:", "y:"]

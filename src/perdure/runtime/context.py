@@ -5,20 +5,37 @@ Only numbers are kept, never receipts: a run of ten thousand calls is met from a
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 from itertools import chain
+from typing import Concatenate, ParamSpec, TypeVar
 
 from perdure.core.identity import adoptable as adopt
 from perdure.model.toolcall import CallKey, CallRow, CallStatus, UnmetRow
 
 ToolKey = tuple[str, str]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _alone(method: Callable[Concatenate[Context, P], T]) -> Callable[Concatenate[Context, P], T]:
+    """Serialise a method: the ledger thread finds rows while the agent's thread hears of their outcomes."""
+
+    @wraps(method)
+    def locked(self: Context, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return locked
 
 
 class Context:
     """Held, seen and unmet rows of one life of a function agent; nothing is seen at its beginning."""
 
     def __init__(self) -> None:
+        self._lock = threading.RLock()
         self.seen: set[int] = set()
         self._held: dict[int, int] = {}
         self._equal: dict[CallKey, dict[int, str]] = defaultdict(dict)
@@ -28,6 +45,7 @@ class Context:
         self._children: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._stand_ins: set[str] = set()
 
+    @_alone
     def load(self, rows: Iterable[CallRow | UnmetRow]) -> None:
         """Take the rows of earlier lives as unmet."""
         enclosed: set[str] = set()
@@ -52,6 +70,7 @@ class Context:
         if row.parent_call_id is not None:
             self._children[row.parent_call_id].append((row.call_no, row.tool_call_id))
 
+    @_alone
     def find_equal(self, key: CallKey, branch: str, fetch: Callable[[int], CallRow]) -> CallRow | None:
         """Return the unmet equal row that a call adopts, or ``None`` (F3)."""
         rows = self._equal.get(key)
@@ -67,27 +86,33 @@ class Context:
                     return found
         return None
 
+    @_alone
     def may_find(self, key: CallKey) -> bool:
         """Return whether some unmet row is equal, without looking at any row."""
         return key in self._equal
 
+    @_alone
     def unmet_of_tool(self, key: CallKey) -> list[int]:
         """Return the numbers of unmet rows of one tool, oldest first."""
         return sorted(self._same_tool.get((key.namespace, key.tool_name), ()))
 
+    @_alone
     def unmet(self) -> Iterator[int]:
         """Yield the numbers of all unmet rows."""
-        return iter(self._key_of)
+        return iter(tuple(self._key_of))
 
+    @_alone
     def holds(self, call_no: int) -> bool:
         """Return whether a live call of this life minted, adopted or joined the row and has not been answered."""
         return self._held.get(call_no, 0) > 0
 
+    @_alone
     def hold(self, call_no: int) -> None:
         """A live call took the row: it is not unmet any more."""
         self._held[call_no] = self._held.get(call_no, 0) + 1
         self._forget(call_no)
 
+    @_alone
     def saw(self, row: CallRow) -> None:
         """The row's outcome was delivered; a row that succeeded or failed encloses those made inside it."""
         self._drop(row.call_no)
@@ -98,6 +123,7 @@ class Context:
         if row.status in (CallStatus.SUCCEEDED, CallStatus.FAILED):
             self._enclose(row.tool_call_id)
 
+    @_alone
     def free(self, row: CallRow) -> None:
         """The row's caller was cancelled: if nobody else holds it, it is unmet again."""
         self._drop(row.call_no)
@@ -112,6 +138,7 @@ class Context:
             self._equal[key] = dict(sorted(self._equal[key].items()))
             self._by_branch[key, row.branch] = deque(sorted(set(self._by_branch[key, row.branch])))
 
+    @_alone
     def met(self, call_no: int) -> None:
         """Count a row as met by other means: a person said that another row is the same."""
         self.seen.add(call_no)
@@ -137,11 +164,19 @@ class Context:
             if not rows:
                 del self._equal[key]
 
+    @_alone
     def moved(self, row: CallRow, parent_call_id: str | None) -> None:
         """A row was adopted by a caller inside another call than the one it was made in."""
         if row.parent_call_id is not None and row.parent_call_id != parent_call_id:
             inside = self._children.get(row.parent_call_id, [])
             self._children[row.parent_call_id] = [item for item in inside if item[0] != row.call_no]
+
+    @_alone
+    def release(self, tool_call_id: str) -> list[int]:
+        """Let go of the unmet rows under a call that ends in this life: its body did not ask for them, and it must not
+        hide them. Return their numbers.
+        """
+        return [call_no for call_no, _ in self._children.pop(tool_call_id, ()) if call_no in self._key_of]
 
     def _enclose(self, tool_call_id: str) -> None:
         stack = [tool_call_id]

@@ -211,19 +211,30 @@ class Gateway:
         life = self._life
         if outcome.ended is not Ended.VALUE:
             allowed = doubts.attempts_allowed(life, decision)
-            return (yield Commit(lambda store: recording.store_setback(life, store, row, outcome, allowed)))
+            row = yield Commit(lambda store: recording.store_setback(life, store, row, outcome, allowed))
+            if row.status is CallStatus.FAILED:
+                released = life.context.release(row.tool_call_id)
+                yield Commit(lambda store: recording.let_go(life, store, released))
+            return row
         receipt = recording.receipt_of(life, row, outcome)
         operation.response = receipt.text
+        released = life.context.release(row.tool_call_id)
+
+        def keep(store: SqlStore) -> None:
+            recording.keep_receipt(life, store, row, receipt)
+            if life.failure is None:
+                recording.let_go(life, store, released)
+
         if not life.around.tuning.strict_receipts:
             # Nothing leaves the process between this receipt and the next intent, so they may share a commit.
             life.posted_receipts.add(row.call_no)
             yield Post(
-                lambda store: recording.keep_receipt(life, store, row, receipt),
+                keep,
                 lambda problem: _lose(life, unsaved(row, receipt.text, problem)),
             )
             return row.succeeded(life.now())
         try:
-            yield Commit(lambda store: recording.keep_receipt(life, store, row, receipt))
+            yield Commit(keep)
         except StoreError as problem:
             lost = unsaved(row, receipt.text, problem)
             _lose(life, lost)

@@ -61,6 +61,12 @@ def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -
     return True
 
 
+def let_go(life: Life, store: SqlStore, call_nos: list[int]) -> None:
+    """Take rows that a call's body did not ask for out of that call, in the transaction that ends it."""
+    for call_no in call_nos:
+        store.calls.let_go(call_no, life.fence, life.now())
+
+
 def keep_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> None:
     """Store a receipt; where another owner has the run now, end this life's authority and keep the evidence."""
     stored = store_receipt(life, store, row, receipt)

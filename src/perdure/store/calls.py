@@ -283,6 +283,10 @@ class CallRows:
             "adopt_call", call_no=call_no, fence=fence, now=now, parent_call_id=parent_call_id, branch=branch
         )
 
+    def let_go(self, call_no: int, fence: int, now: str) -> None:
+        """Take a row out of the call it was made inside, because that call ended without asking for it."""
+        self._do.write_one("let_go_call", call_no=call_no, fence=fence, now=now)
+
     def set_handle(self, call_no: int, fence: int, handle: str | None, now: str) -> None:
         """Store the handle of a long remote job."""
         self._do.write_one("set_handle", call_no=call_no, fence=fence, handle=handle, now=now)

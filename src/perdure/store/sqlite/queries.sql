@@ -151,6 +151,10 @@ FROM tool_calls WHERE run_id = :run_id ORDER BY call_no
 UPDATE tool_calls SET parent_call_id = :parent_call_id, branch = :branch, updated_at = :now
 WHERE call_no = :call_no AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
 
+-- name: let_go_call
+UPDATE tool_calls SET parent_call_id = NULL, updated_at = :now
+WHERE call_no = :call_no AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+
 -- name: open_calls
 SELECT {call}
 FROM tool_calls WHERE run_id = :run_id AND status IN ('prepared','awaiting_approval','running','in_doubt')
