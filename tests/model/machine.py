@@ -141,8 +141,9 @@ class Life:
     def main(self, top: Task) -> Steps:
         begin = self.world.begin if self.program.session else 0
         for index, step in enumerate(self.program.steps):
-            if index >= begin:
-                yield from self.body(top, None, (step,))
+            if index < begin:
+                continue
+            yield from self.body(top, None, (step,))
             if self.program.session or "base = checkpoint" in self.broken:
                 self.world = self.world._replace(begin=index + 1, base=frozenset(self.ledger.seen))
                 yield None

@@ -112,7 +112,7 @@ CASES: dict[str, Case] = {
     ),
     "equal memos": exactly(Memo("m", (a,)), Memo("m", (a,)), effects="mail a, mail a", crashes=2),
     "twins joined": exactly(branches((a,), (a,)), a, effects="mail a", no_duplicates=True),
-    "restored session": exactly(a, a, b, a, effects="mail a, mail a, mail a, mail b", session=True),
+    "restored session": exactly(a, a, b, a, effects="mail a, mail a, mail a, mail b", session=True, crashes=2),
     "one dedupe key": exactly(Call(MAIL, "a", key="K"), Call(MAIL, "b", key="K"), effects="mail a", crashes=2),
     "deliberate repeat, cited": exactly(
         Call(STRICT, "a", label="1"), Call(STRICT, "a", cites="1"), effects="strict a, strict a", crashes=2

@@ -225,7 +225,7 @@ class StorageFault(StoreError):
     """The database itself failed (disk full, I/O error, locked too long); this process stops writing."""
 
     code = "PERDURE-403"
-    default_next = "free the disk or repair the store, then: perdure resume RUN"
+    default_next = "free the disk or repair the store, then: perdure resume @last"
 
 
 class ConstraintViolated(StoreError):

@@ -71,8 +71,8 @@ class RunRows:
         self._do = statements
 
     def insert(self, **fields: Any) -> None:
-        """Insert a queued run."""
-        self._do.write("insert_run", **fields)
+        """Insert a queued run; ``policies`` is a JSON list, empty when left out."""
+        self._do.write("insert_run", **{"policies": "[]", **fields})
 
     def get(self, run_id: str) -> RunRow | None:
         """Return one run."""

@@ -202,6 +202,7 @@ class SqliteConnection:
         if os.getpid() == self._pid:
             # A checkpoint that fails at the end loses nothing: what was committed stands in the WAL.
             with suppress(apsw.Error):
+                # The limit empties the kept WAL here, and with it the frames of a commit whose sync failed.
                 self._db.close()
 
 
