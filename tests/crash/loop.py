@@ -4,6 +4,7 @@ What is counted is the provider's own log. A call must wait in doubt exactly whe
 person and the crash left its row started: after the commit of its intent and before that of its receipt.
 """
 
+import itertools
 import math
 import re
 import shutil
@@ -15,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from tests.crash.child import Order
-from tests.crash.support import AT_POINT, Call, Ended, Launcher, LedgerFile, answer, planted
+from tests.crash.support import AT_POINT, Call, Ended, Launcher, LedgerFile, LogReader, answer, planted
 from tests.provider.client import Provider
 
 SIDE_BY_SIDE = 2
@@ -44,7 +45,6 @@ class Program:
     job: str
     effects: dict[str, int]
     inputs: dict[str, Any] = field(default_factory=dict, hash=False)
-    tuning: dict[str, Any] = field(default_factory=dict, hash=False)
     questions: tuple[str, ...] = ()
     quarrels: bool = False
     result_names_effects: bool = False
@@ -84,8 +84,10 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.provider = Provider(folder / "provider.jsonl", fsync=False)
+        self.log = LogReader(self.provider.log_path)
         self._free: SimpleQueue[Launcher] = SimpleQueue()
         self._launchers: list[Launcher] = []
+        self._numbers = itertools.count(1)
 
     def __enter__(self) -> "Bench":
         self.provider.start()
@@ -110,12 +112,12 @@ class Bench:
     def order(self, program: Program, tag: str) -> Order:
         """The order for the first life of a run whose effects carry `tag` in their names."""
         inputs = {"url": self.provider.url, "tag": tag, **program.inputs}
-        return Order(str(self.folder / tag), program.job, inputs=inputs, tuning=program.tuning)
+        return Order(str(self.folder / tag), program.job, inputs=inputs)
 
     def counts(self, tag: str) -> dict[str, int]:
         """How often each effect of one run happened, by the end of its name."""
-        found = self.provider.counts()
-        return {what.partition(":")[2]: n for what, n in found.items() if what.startswith(f"{tag}:")}
+        whats = (line["what"] for line in self.log.lines() if line["event"] == "effect")
+        return dict(Counter(what.partition(":")[2] for what in whats if what.startswith(f"{tag}:")))
 
     def loop(
         self, program: Program, *, before: tuple[Knob, ...] = (), bug: str | None = None, up_to: float = math.inf
@@ -138,7 +140,8 @@ class Bench:
         """Run with the first knob, resume with the next ones, and recover; see `recover`."""
         killed = "-".join("-".join(knob.values()) for knob in knobs)
         marks = "-".join(str(value) for value in program.inputs.values())
-        tag = "-".join(part for part in (program.job.replace(":", "-"), marks, bug, killed) if part)
+        parts = (program.job.replace(":", "-"), marks, bug, killed, f"r{next(self._numbers)}")
+        tag = "-".join(part for part in parts if part)
         for fault in program.faults:
             self.provider.control(fault.kind, what=f"{tag}:{fault.name}", **fault.how)
         return self.recover(program, self.order(program, tag), knobs, number, bug=bug)
@@ -164,7 +167,7 @@ class Bench:
             order = replace(order, do="resume")
             if last.crashed_at is None and last.exit_code != 0:
                 waiting = self._check_wait(program, passage, last, due, ledger)
-                answers = answer(Path(order.state_dir), self.provider, waiting)
+                answers = answer(Path(order.state_dir), self.log, waiting)
                 passage = replace(passage, answers=(*passage.answers, *answers))
         self._check_end(program, passage, last, order, tag)
         shutil.rmtree(order.state_dir)
@@ -178,7 +181,7 @@ class Bench:
             raise WrongWait(f"{passage}: a life ended by itself: {last}")
         doubted = [item["tool_call_id"] for item in waiting if item["kind"] == "in_doubt"]
         now_due = [call for call in ledger.calls() if only_a_person_can_tell(call)]
-        excused = {line["what"] for line in self.provider.log() if line["event"] == "dropped"}
+        excused = {line["what"] for line in self.log.lines() if line["event"] == "dropped"}
         wrong = [call for call in now_due if call.tool_call_id not in due and call.what not in excused]
         if not program.quarrels and (wrong or set(doubted) != {call.tool_call_id for call in now_due}):
             raise WrongWait(f"{passage}: in doubt were {due}, now {wrong or doubted} are: {last}")
@@ -198,7 +201,7 @@ class Bench:
         assert ends.pop("failed", 0) in program.failures, ledger.calls()
         assert set(ends) <= {"succeeded", "cancelled"}, ledger.calls()
         if program.result_names_effects:
-            ids = {line["what"]: line["id"] for line in self.provider.effects()}
+            ids = {line["what"]: line["id"] for line in self.log.lines() if line["event"] == "effect"}
             wrong = {name: got for name, got in last.says["result"].items() if ids[f"{tag}:{name}"] != got}
             assert not wrong, f"{passage}: the program got ids that the provider did not give: {wrong}"
         rows = ledger.everything()

@@ -1,12 +1,9 @@
 """The programs of the loops; what they ask for is what the provider must have seen in the end."""
 
-from dataclasses import replace
-
 from tests.crash.loop import Fault, Program
 
 EFFECTS = dict.fromkeys(("create", "keyed", "probed", "asked", "last"), 1)
 REFERENCE = Program("reference:main", EFFECTS, result_names_effects=True)
-REFERENCE_STRICT = replace(REFERENCE, tuning={"strict_receipts": True})
 REFERENCE_ASYNC = Program("reference_async:main", EFFECTS, result_names_effects=True)
 BY_A_CHILD = Program("children:main", {"sent": 1, "told": 1}, result_names_effects=True)
 THREADS = Program(

@@ -6,14 +6,16 @@ import re
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import perdure
 from tests.crash.child import PLANT_VARIABLE, Order
-from tests.provider.client import Provider
+from tests.provider.effect_log import Line
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_POINT = "PERDURE_TEST_CRASH_AT_POINT"
@@ -116,27 +118,54 @@ class LedgerFile:
     def __init__(self, state_dir: Path) -> None:
         self.path = state_dir / "runtime_state.db"
 
-    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        if not self.path.exists():
-            return []
-        with closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)) as db:
-            return db.execute(sql).fetchall()
-
     def calls(self) -> list[Call]:
         """The tool calls (not the memos), oldest first."""
         sql = (
             "SELECT tool_call_id, tool_name, status, replay_policy, attempt, request_ref FROM tool_calls "
             "WHERE tool_namespace = 'local' ORDER BY call_no"
         )
-        return [Call(*row[:5], json.loads(row[5])) for row in self._rows(sql)]
+        with self._open() as db:
+            return [Call(*row[:5], json.loads(row[5])) for row in db.execute(sql)] if _is_made(db) else []
 
     def everything(self) -> dict[str, list[tuple[Any, ...]]]:
         """Every row of every table."""
-        tables = [str(row[0]) for row in self._rows("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        return {name: self._rows(f"SELECT * FROM {name}") for name in tables}
+        with self._open() as db:
+            tables = [str(row[0]) for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+            return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        there = self.path.exists()
+        address = f"file:{self.path}?mode=ro" if there else ":memory:"
+        with closing(sqlite3.connect(address, uri=there)) as db:
+            yield db
 
 
-def answer(state_dir: Path, provider: Provider, waiting_for: list[dict[str, Any]]) -> list[str]:
+def _is_made(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'tool_calls'").fetchone()[0])
+
+
+class LogReader:
+    """Reads a provider's log as it grows, each line once; safe to use from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._read_bytes = 0
+        self._lines: list[Line] = []
+
+    def lines(self) -> list[Line]:
+        """Every complete line so far."""
+        with self._lock, self._path.open("rb") as file:
+            file.seek(self._read_bytes)
+            grown = file.read()
+            whole = grown[: grown.rfind(b"\n") + 1]
+            self._read_bytes += len(whole)
+            self._lines += [json.loads(line) for line in whole.splitlines()]
+            return list(self._lines)
+
+
+def answer(state_dir: Path, log: LogReader, waiting_for: list[dict[str, Any]]) -> list[str]:
     """Be the person who looks at the provider before answering; return what was said.
 
     Of a call in doubt: it happened if the provider saw more of this effect than the ledger has receipts for. Of a
@@ -148,7 +177,7 @@ def answer(state_dir: Path, provider: Provider, waiting_for: list[dict[str, Any]
             calls = LedgerFile(state_dir).calls()
             call = next(c for c in calls if c.tool_call_id == item["tool_call_id"])
             done = [c for c in calls if c.what == call.what and c.status == "succeeded"]
-            effects = provider.effects(what=call.what)
+            effects = [line for line in log.lines() if line["event"] == "effect" and line["what"] == call.what]
             if item["kind"] == "approval":
                 engine.approve(item["id"])
                 said.append("approved")

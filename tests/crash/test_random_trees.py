@@ -15,7 +15,7 @@ from tests.crash.loop import SIDE_BY_SIDE, Bench, Passage, Program
 from tests.crash.support import AT_POINT
 
 TOOLS = ["keyed_scoped", "keyed_open", "probed_scoped", "probed_open", "asked_scoped", "asked_open"]
-TREES = int(os.environ.get("CRASH_TREES", "60"))
+TREES = int(os.environ.get("CRASH_TREES", "40"))
 FIRST_POINT_OF_MAIN = 14
 POINTS_A_CALL = 6
 Tree = list[Any]

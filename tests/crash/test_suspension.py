@@ -45,7 +45,7 @@ def test_a_doubt_beside_a_send_ends_the_life_and_keeps_the_receipt(bench: Bench,
     assert (first.exit_code, first.says["reason"]) == (7, "in_doubt"), first
     assert statuses(order) == {"waits": "in_doubt", "sends": "succeeded"}
     assert bench.counts(form) == {"waits": 1, "sends": 1}, "no line after the wait may run in that life"
-    assert answer(Path(order.state_dir), bench.provider, first.says["waiting_for"]) == ["happened"]
+    assert answer(Path(order.state_dir), bench.log, first.says["waiting_for"]) == ["happened"]
     check_second_life(bench, order, form)
 
 
@@ -93,7 +93,7 @@ def test_an_agent_that_swallows_every_cancel_sends_nothing_more(bench: Bench) ->
     first = bench.live(order, {})
     assert (first.exit_code, first.says["reason"]) == (7, "in_doubt"), first
     assert bench.counts("swallow") == {"waits": 1}
-    assert answer(Path(order.state_dir), bench.provider, first.says["waiting_for"]) == ["happened"]
+    assert answer(Path(order.state_dir), bench.log, first.says["waiting_for"]) == ["happened"]
     second = resumed(bench, order)
     assert second.says["status"] == "succeeded", second
     assert bench.counts("swallow") == {"waits": 1}
