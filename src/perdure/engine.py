@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import inspect
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +13,6 @@ from typing import Any
 from perdure.config.job_file import JobFile, load_job, open_job
 from perdure.config.policy_file import load_policy
 from perdure.config.settings import database_of
-from perdure.core.codec import from_tagged
 from perdure.model.errors import NotFound, SpecError, UsageError
 from perdure.model.policy import Policy
 from perdure.model.run import Outcome, RunRow, RunSpec, Waiting
@@ -23,8 +20,8 @@ from perdure.model.toolcall import CallRow
 from perdure.ports.clock import Clock, SystemClock
 from perdure.ports.tool import Tool
 from perdure.runtime import report, verdicts
-from perdure.runtime.accept import accept
-from perdure.runtime.agent import LoadedFar, describe, load_agent, loading
+from perdure.runtime.accept import accept, spec_of
+from perdure.runtime.agent import LoadedFar, describe, load_agent, loading, name_of
 from perdure.runtime.claim import kill_owner
 from perdure.runtime.crashpoints import Knobs
 from perdure.runtime.heartbeat import Heartbeat
@@ -33,7 +30,7 @@ from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings, Tuning
 from perdure.runtime.registry import Registry, tools_of_module
 from perdure.runtime.runner import Job, Runner
-from perdure.runtime.verdicts import Verdict
+from perdure.runtime.verdicts import Verdict, person
 from perdure.store.open import open_store
 from perdure.store.sql_store import SqlStore
 
@@ -205,7 +202,7 @@ class Engine:
             main, own_policies = job, ()
             agent, found = describe(main)
             path = found or ""
-            spec = RunSpec(name=_name_of(agent), agent=agent, inputs=dict(inputs or {}))
+            spec = RunSpec(name=name_of(agent), agent=agent, inputs=dict(inputs or {}))
         registry.add_reachable(main)
         workspaces = (self.state_dir / "workspaces").absolute()
         run_id = accept(
@@ -219,7 +216,7 @@ class Engine:
         )
         row = self._row(run_id)
         policy = self._policy_of(row, own_policies)
-        return Job(run_id, self._spec_of(row), main, registry, waits=wait, reopen=False, policy=policy)
+        return Job(run_id, spec_of(row), main, registry, waits=wait, reopen=False, policy=policy)
 
     def _open_job(self, job: JobFile, registry: Registry) -> Main:
         if job.resume != "reentry":
@@ -242,7 +239,7 @@ class Engine:
 
     def _job_of(self, row: RunRow, main: Main | None, wait: bool, *, reopen: bool) -> Job:
         registry = self._registry.copy()
-        spec = self._spec_of(row)
+        spec = spec_of(row)
         own_policies: Sequence[Path] = ()
         if main is None:
             main, own_policies = self._load_main(row, spec, registry)
@@ -281,10 +278,6 @@ class Engine:
         if not inspect.iscoroutinefunction(job.main):
             raise UsageError("arun needs an async main; use run for a sync one")
         return self._told(job, await run_async(Runner(self._around, self._heartbeat), job))
-
-    def _spec_of(self, row: RunRow) -> dict[str, Any]:
-        found: dict[str, Any] = from_tagged(json.loads(row.spec_json))
-        return found
 
     # --- looking -------------------------------------------------------------------------------------------------
 
@@ -401,18 +394,5 @@ class Engine:
         )
 
 
-def person() -> str:
-    """Return who is at the keyboard, for the record of a verdict."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
-
-
 def _no_agent(_run: Any) -> Any:
     return None
-
-
-def _name_of(agent: str) -> str:
-    place = agent.partition(":")[0]
-    return Path(place).stem if place.endswith(".py") else place

@@ -148,7 +148,10 @@ def test_an_agent_that_exits_has_not_succeeded(desk: Desk) -> None:
 def test_a_failed_run_is_reopened_only_by_resume(desk: Desk) -> None:
     words = ("report.py:fails", *TO_BOSS, "--run-id", "f")
     first = desk.type("run", *words, "-o", "json")
-    assert (first.code, first.document["error"]) == (1, {"code": "RuntimeError", "detail": "out of paper (report.py:56 in fails)"})
+    assert (first.code, first.document["error"]) == (
+        1,
+        {"code": "RuntimeError", "detail": "out of paper (report.py:56 in fails)"},
+    )
     assert desk.type("run", *words, "-o", "json").document["attempt"] == 1
     assert desk.type("resume", "f", "-o", "json").document["attempt"] == 2
     assert len(desk.mails()) == 1

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,15 +70,19 @@ class Launcher:
         request = {"order": json.loads(order.text), "environ": environ or {}}
         pipe_in.write(json.dumps(request) + "\n")
         pipe_in.flush()
-        answer = json.loads(pipe_out.readline())
+        line = pipe_out.readline()
+        assert line, "the launcher has ended; its own message is on stderr"
+        answer = json.loads(line)
         return Ended(answer["exit_code"], answer["stdout"], answer["stderr"])
 
     def stop(self) -> None:
         """End the launcher."""
+        self._process.kill()
+        self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
-        self._process.wait()
+                with suppress(BrokenPipeError):
+                    pipe.close()
 
 
 def start_life(order: Order, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:

@@ -215,7 +215,7 @@ def test_an_overlay_that_a_run_was_started_under_stays_with_it(tmp_path: Path) -
     assert live(tmp_path, second, resume=True).error_code == "denied"
     assert outside.sent == ["ok@example.org:"]
     policy.unlink()
-    with pytest.raises(PolicyError, match="p.yaml"):
+    with pytest.raises(PolicyError, match=r"p\.yaml"):
         live(tmp_path, second, resume=True)
 
 

@@ -29,9 +29,7 @@ class Changes:
 class Control:
     """Answers every request under /control. Nothing here is logged as an effect or counted."""
 
-    def __init__(
-        self, log: EffectLog, world: World, faults: FaultBook, holds: Holds, changes: Changes
-    ) -> None:
+    def __init__(self, log: EffectLog, world: World, faults: FaultBook, holds: Holds, changes: Changes) -> None:
         self._log, self._world, self._faults, self._holds, self._changes = log, world, faults, holds, changes
 
     async def answer(self, request: Request) -> Reply:

@@ -60,9 +60,7 @@ def parse_fault(body: dict[str, Any]) -> Fault:
     if path not in EFFECT_PATHS + READ_PATHS:
         raise BadRequest(f"path is {path!r}; known: {', '.join(EFFECT_PATHS + READ_PATHS)}")
     fault = Fault(**{"method": "GET" if path in READ_PATHS else "POST", **body})
-    chosen = [
-        f.name for f in fields(Fault) if f.name not in SELECTORS and getattr(fault, f.name) != f.default
-    ]
+    chosen = [f.name for f in fields(Fault) if f.name not in SELECTORS and getattr(fault, f.name) != f.default]
     if not chosen:
         raise BadRequest("the fault does nothing")
     if fault.reject_before_effect is not None and len(chosen) > 1:

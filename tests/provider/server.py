@@ -164,9 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="An independent provider for crash tests.")
     parser.add_argument("--log", type=Path, required=True, help="append-only log, one JSON object a line")
     parser.add_argument("--port", type=int, default=0, help="0 lets the system choose")
-    parser.add_argument(
-        "--no-fsync", action="store_true", help="faster; the log may lose lines at power loss"
-    )
+    parser.add_argument("--no-fsync", action="store_true", help="faster; the log may lose lines at power loss")
     options = parser.parse_args()
     asyncio.run(run(options.log, options.port, fsync=not options.no_fsync))
 

@@ -179,9 +179,7 @@ class World:
         size, page = self.settings.search_page_size, int(request.number("page", 1))
         part = found[(page - 1) * size : page * size]
         self.note("search", request, found=len(part), missed=missed)
-        items = [
-            {"id": line["id"], "marker": marker, "what": line["what"], "body": line["body"]} for line in part
-        ]
+        items = [{"id": line["id"], "marker": marker, "what": line["what"], "body": line["body"]} for line in part]
         more = len(found) > page * size
         return Reply(200, {"items": items, "page": page, "next_page": page + 1 if more else None})
 

@@ -17,9 +17,7 @@ STORY = [
 TEXT = "\n\n".join(STORY)
 PAGE = (
     "<html><head><title>The First Cable</title></head><body><nav><a href='/'>Home</a> | menu</nav><article>"
-    "<h1>The First Cable</h1>"
-    + "".join(f"<p>{part}</p>" for part in STORY)
-    + "<a href='next.html#x'>next</a>"
+    "<h1>The First Cable</h1>" + "".join(f"<p>{part}</p>" for part in STORY) + "<a href='next.html#x'>next</a>"
     "</article><footer>All rights reserved</footer></body></html>"
 )
 
@@ -33,9 +31,7 @@ def test_a_page_is_reduced_to_what_a_person_reads() -> None:
     assert found == extract.plain(PAGE, "http://example.org/d/a.html")
 
 
-@pytest.mark.parametrize(
-    "html", ["", " ", "<!-- nothing -->", "no markup at all", "<html></html>", "<![x[", "\0"]
-)
+@pytest.mark.parametrize("html", ["", " ", "<!-- nothing -->", "no markup at all", "<html></html>", "<![x[", "\0"])
 def test_a_page_without_content_is_empty_and_no_error(html: str) -> None:
     assert extract.plain(html, "http://example.org/")["links"] == []
 

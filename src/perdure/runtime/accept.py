@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure.core.codec import Unstorable, canonical, sha256_hex, to_tagged
+from perdure.core.codec import Unstorable, canonical, from_tagged, sha256_hex, to_tagged
 from perdure.model.errors import SpecError, SpecMismatch
 from perdure.model.run import RunRow, RunSpec
 from perdure.runtime.life import Surroundings
@@ -44,36 +44,49 @@ def accept(
     if run_id is not None and not _RUN_ID.match(run_id):
         raise SpecError([f"run id {run_id!r}: letters, digits, '.', '_' and '-', at most 100"])
     document = spec.as_document()
+    text, digest = _stored(document)
+    chosen = run_id or "r" + around.new_token()
+    new_row = {
+        "run_id": chosen,
+        "name": spec.name,
+        "now": around.clock.now(),
+        "entrypoint": entrypoint,
+        "spec": text,
+        "spec_hash": digest,
+        "job_path": path,
+        "policies": json.dumps(list(policies)),
+        "workspace": str(workspaces / chosen),
+        "deadline_at": spec.deadline,
+    }
+    around.ledger.run(lambda store: _record(store, new_row, document))
+    return chosen
+
+
+def _record(store: SqlStore, new_row: Mapping[str, Any], document: Mapping[str, Any]) -> None:
+    chosen = new_row["run_id"]
+    known = store.runs.get(chosen)
+    if known is None:
+        store.runs.insert(**new_row)
+    elif known.spec_hash != new_row["spec_hash"]:
+        raise SpecMismatch(
+            f"run {chosen} exists with another specification:\n" + _difference(known, document),
+            next_command=f"perdure resume {chosen}   # goes on with the stored one; another id makes a new run",
+        )
+
+
+def spec_of(row: RunRow) -> dict[str, Any]:
+    """Return the specification that a run was accepted with."""
+    found: dict[str, Any] = from_tagged(json.loads(row.spec_json))
+    return found
+
+
+def _stored(document: Mapping[str, Any]) -> tuple[str, str]:
     try:
-        text = json.dumps(to_tagged(document, at="job"), sort_keys=True, ensure_ascii=False)
-        digest = sha256_hex(canonical(document))
+        return json.dumps(to_tagged(document, at="job"), sort_keys=True, ensure_ascii=False), sha256_hex(
+            canonical(document)
+        )
     except Unstorable as problem:
         raise SpecError([f"inputs: {problem}"]) from None
-    chosen = run_id or "r" + around.new_token()
-
-    def record(store: SqlStore) -> None:
-        known = store.runs.get(chosen)
-        if known is None:
-            store.runs.insert(
-                run_id=chosen,
-                name=spec.name,
-                now=around.clock.now(),
-                entrypoint=entrypoint,
-                spec=text,
-                spec_hash=digest,
-                job_path=path,
-                policies=json.dumps(list(policies)),
-                workspace=str(workspaces / chosen),
-                deadline_at=spec.deadline,
-            )
-        elif known.spec_hash != digest:
-            raise SpecMismatch(
-                f"run {chosen} exists with another specification:\n" + _difference(known, document),
-                next_command=f"perdure resume {chosen}   # goes on with the stored one; another id makes a new run",
-            )
-
-    around.ledger.run(record)
-    return chosen
 
 
 def _difference(known: RunRow, document: Mapping[str, Any]) -> str:

@@ -109,3 +109,9 @@ def describe(function: Callable[..., Any]) -> tuple[str, str | None]:
     if module == "__main__" and file is not None and Path(file).suffix == ".py":
         return f"{Path(file).name}:{name}", str(Path(file).resolve()) if loadable else None
     return f"{module}:{name}", str(Path(file).resolve()) if file is not None and loadable else None
+
+
+def name_of(agent: str) -> str:
+    """Return what a run of an agent is called: its module, or the stem of its file."""
+    place = agent.partition(":")[0]
+    return Path(place).stem if place.endswith(".py") else place

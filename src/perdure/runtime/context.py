@@ -25,7 +25,7 @@ def _alone(method: Callable[Concatenate[Context, P], T]) -> Callable[Concatenate
 
     @wraps(method)
     def locked(self: Context, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self._lock:
+        with self.lock:
             return method(self, *args, **kwargs)
 
     return locked
@@ -35,7 +35,7 @@ class Context:
     """Held, seen and unmet rows of one life of a function agent; nothing is seen at its beginning."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self.seen: set[int] = set()
         self._held: dict[int, int] = {}
         self._equal: dict[CallKey, dict[int, str]] = defaultdict(dict)

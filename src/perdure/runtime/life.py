@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import random
 import secrets
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -98,9 +98,7 @@ class Life:
         self.delivered = 0
         self.receipts_posted: set[int] = set()  # rows whose operation is over and whose receipt the next commit carries
         self.last_tool_call_id: str | None = None
-        self.replayed = 0
-        self.settled = 0
-        self.challenged = 0
+        self.replayed = self.settled = self.challenged = 0
         self.satisfied: dict[str, Any] = {}
         self.parked_for: list[tuple[str, CallRow | None, tuple[CallRow, ...]]] = []
         self.on_close: Callable[[], None] = _nothing
@@ -205,8 +203,8 @@ _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 def _level_of_user_code() -> int:
     """Return the stack level of the first line outside this package, so that a warning points at the user's own."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_FOLDER):
+    level, frame = 0, inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN_FOLDER):
         level, frame = level + 1, frame.f_back
     return level
 

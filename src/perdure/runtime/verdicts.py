@@ -5,7 +5,9 @@ The transaction that takes an answer also makes the run claimable when nothing e
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -213,3 +215,11 @@ def _let_the_run_go_on(store: SqlStore, run_id: str, now: str) -> None:
     else:
         kinds = {question.kind for question in still_open}
         store.runs.set_reason(run_id, "in_doubt" if "in_doubt" in kinds else still_open[0].kind, now)
+
+
+def person() -> str:
+    """Return who is at the keyboard, for the record of a verdict."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
