@@ -170,3 +170,30 @@ def test_a_no_is_not_believed_while_a_child_that_the_tool_started_lives(tmp_path
     assert (waiting.reason, landed.read_text()) == ("in_doubt", "x")
     assert live(tmp_path, lambda run: send("a"), resume=True).result == "found"
     assert len(children) == 1
+
+
+def test_while_one_effect_is_in_doubt_no_other_of_the_run_is_started(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    @tool(name="lose", side_effect_class="external")
+    async def lose() -> None:
+        raise ConnectionResetError
+
+    @tool(name="send", side_effect_class="external")
+    async def send() -> str:
+        sent.append("another tool, another person")
+        return "sent"
+
+    async def main(run: Any) -> None:
+        doubt = asyncio.create_task(run.call(lose))
+        while not run_is_in_doubt(run):
+            await asyncio.sleep(0)
+        await asyncio.gather(doubt, send())
+
+    def run_is_in_doubt(run: Any) -> bool:
+        return any(
+            row.status == "in_doubt" for row in run._life.ledger.read(lambda store: store.calls.open(run.run_id))
+        )
+
+    waiting = live(tmp_path, main)
+    assert (waiting.reason, sent) == ("in_doubt", [])

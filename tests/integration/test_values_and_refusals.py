@@ -232,3 +232,23 @@ def test_a_memo_does_not_hide_an_effect_that_its_final_body_did_not_ask_for(tmp_
     done = live(tmp_path, lambda run: run.memo("m", lambda: send("y")), resume=True)
     assert (done.status, done.unmet) == ("succeeded", 1)
     assert outside.sent == ["x:", "y:"]
+
+
+def test_a_request_that_was_not_sent_yet_is_sent_as_it_was_recorded(tmp_path: Path) -> None:
+    sent: list[int] = []
+
+    def life(default: int, *, resume: bool) -> Any:
+        @tool(name="pay", side_effect_class="external", scope=["to"])
+        def pay(to: str, cents: int = default) -> int:
+            if not resume:
+                raise ConnectionResetError
+            sent.append(cents)
+            return cents
+
+        return live(tmp_path, lambda run: pay("a"), resume=resume)
+
+    assert life(100, resume=False).reason == "in_doubt"
+    with open_engine(tmp_path) as engine:
+        assert engine.resolve("r1.1", "did_not_happen").status == "prepared"
+    assert life(200, resume=True).result == 100
+    assert sent == [100]
