@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from tests.crash.child import Order
-from tests.crash.support import AT_POINT, Call, Ended, Launcher, LedgerFile, LogReader, answer, planted
+from tests.crash.support import AT_POINT, Call, Ended, Launcher, LedgerFile, LogReader, Person, planted
 from tests.provider.client import Provider
 
 SIDE_BY_SIDE = 2
@@ -114,6 +114,10 @@ class Bench:
         inputs = {"url": self.provider.url, "tag": tag, **program.inputs}
         return Order(str(self.folder / tag), program.job, inputs=inputs)
 
+    def person(self, order: Order) -> Person:
+        """Somebody who can answer for this run."""
+        return Person(Path(order.state_dir), self.log)
+
     def counts(self, tag: str) -> dict[str, int]:
         """How often each effect of one run happened, by the end of its name."""
         whats = (line["what"] for line in self.log.lines() if line["event"] == "effect")
@@ -167,7 +171,7 @@ class Bench:
             order = replace(order, do="resume")
             if last.crashed_at is None and last.exit_code != 0:
                 waiting = self._check_wait(program, passage, last, due, ledger)
-                answers = answer(Path(order.state_dir), self.log, waiting)
+                answers = self.person(order).answer(waiting)
                 passage = replace(passage, answers=(*passage.answers, *answers))
         self._check_end(program, passage, last, order, tag)
         shutil.rmtree(order.state_dir)

@@ -3,6 +3,7 @@
 Nothing of the product knows of this: a life that finds its name in `CRASH_LOOP_PLANTED_BUG` replaces one function.
 """
 
+import asyncio
 import re
 import secrets
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Any
 from perdure.core import decide as deciding
 from perdure.core import identity
 from perdure.model.toolcall import CallStatus
-from perdure.runtime import claim, context, doubts, gateway, invoke, recording, runner, starting
+from perdure.runtime import claim, context, doubts, drive_async, gateway, invoke, recording, runner, starting
 from perdure.runtime.actions import Commit
 from perdure.runtime.lease import Liveness
 from perdure.store import statements
@@ -168,6 +169,18 @@ def the_living_child_is_forgotten() -> None:
 def the_living_are_taken_for_dead() -> None:
     """An owner that is alive is taken over (not a rule of ours: what the fence is there to survive)."""
     claim.liveness = doubts.liveness = lambda owner: Liveness.DEAD
+
+
+@_plant
+def the_guard_is_heard_late() -> None:
+    """What the guard says reaches the waiting call late (no rule of ours either: a busy loop does the same)."""
+    honest = drive_async._answer
+
+    def late(future: Any, member: Any) -> None:
+        held = getattr(member.value, "gate", identity.Gate.PASS) is not identity.Gate.PASS
+        asyncio.get_running_loop().call_later(0.06 if held else 0, honest, future, member)
+
+    drive_async._answer = late
 
 
 @_plant

@@ -137,6 +137,12 @@ class LedgerFile:
             tables = [str(row[0]) for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
             return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
 
+    def kin_shown(self, approval_id: str) -> list[str]:
+        """The effects that a challenge lists."""
+        with self._open() as db:
+            sql = "SELECT detail FROM approvals WHERE approval_id = ?"
+            return list(json.loads(db.execute(sql, [approval_id]).fetchone()[0])["kin"])
+
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         there = self.path.exists()
@@ -169,33 +175,48 @@ class LogReader:
             return list(self._lines)
 
 
-def answer(state_dir: Path, log: LogReader, waiting_for: list[dict[str, Any]]) -> list[str]:
-    """Be the person who looks at the provider before answering; return what was said.
+class Person:
+    """Somebody who looks at the provider's log before answering."""
 
-    Of a call in doubt: it happened if the provider saw more of this effect than the ledger has receipts for. Of a
-    challenged call: it is the same if an effect of that name was done already.
-    """
-    said = []
-    with perdure.open(state_dir=state_dir) as engine:
-        for item in waiting_for:
-            calls = LedgerFile(state_dir).calls()
-            call = next(c for c in calls if c.tool_call_id == item["tool_call_id"])
-            done = [c for c in calls if c.what == call.what and c.status == "succeeded"]
-            effects = [line for line in log.lines() if line["event"] == "effect" and line["what"] == call.what]
-            if item["kind"] == "approval":
-                engine.approve(item["id"])
-                said.append("approved")
-                continue
-            if item["kind"] == "challenge":
-                says, details = ("same" if done else "another"), {}
-            elif len(effects) > len(done):
-                found = effects[len(done)]
-                says, details = "happened", {"result": found["reply"]["body"], "ref": found["id"]}
-            else:
-                says, details = "did_not_happen", {}
-            engine.resolve(call.tool_call_id, says, **details)
-            said.append(says)
-    return said
+    def __init__(self, state_dir: Path, log: LogReader) -> None:
+        self._state_dir = state_dir
+        self._log = log
+        self._ledger = LedgerFile(state_dir)
+
+    def answer(self, waiting_for: list[dict[str, Any]]) -> list[str]:
+        """Answer everything that waits, and return what was said."""
+        with perdure.open(state_dir=self._state_dir) as engine:
+            answers = {"approval": self._approve, "challenge": self._compare, "in_doubt": self._tell}
+            return [answers[item["kind"]](engine, item) for item in waiting_for]
+
+    def _call(self, tool_call_id: str) -> Call:
+        return next(call for call in self._ledger.calls() if call.tool_call_id == tool_call_id)
+
+    @staticmethod
+    def _approve(engine: perdure.Engine, item: dict[str, Any]) -> str:
+        engine.approve(item["id"])
+        return "approved"
+
+    def _compare(self, engine: perdure.Engine, item: dict[str, Any]) -> str:
+        """It is the same if one of the effects that are shown has the same name."""
+        call = self._call(item["tool_call_id"])
+        shown = [self._call(kin) for kin in self._ledger.kin_shown(item["id"])]
+        same = [kin.tool_call_id for kin in shown if kin.what == call.what]
+        says = "same" if same else "another"
+        engine.resolve(call.tool_call_id, says, same_as=same[-1] if same else None)
+        return says
+
+    def _tell(self, engine: perdure.Engine, item: dict[str, Any]) -> str:
+        """It happened if the provider saw more effects of that name than the ledger has receipts for."""
+        call = self._call(item["tool_call_id"])
+        receipts = [c for c in self._ledger.calls() if c.what == call.what and c.status == "succeeded"]
+        effects = [line for line in self._log.lines() if line["event"] == "effect" and line["what"] == call.what]
+        if len(effects) <= len(receipts):
+            engine.resolve(call.tool_call_id, "did_not_happen")
+            return "did_not_happen"
+        found = effects[len(receipts)]
+        engine.resolve(call.tool_call_id, "happened", result=found["reply"]["body"], ref=found["id"])
+        return "happened"
 
 
 def planted(name: str | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 import perdure
 from tests.crash.loop import Bench, Program
 from tests.crash.programs import BY_A_CHILD, EFFECTS, REFERENCE, REFERENCE_ASYNC
-from tests.crash.support import LedgerFile, answer, finish, start_life
+from tests.crash.support import LedgerFile, finish, start_life
 
 KIND_OF_TOOL = {"read": "read", "create": "create", "keyed": "keyed", "probed": "searchable", "asked": "plain"}
 LEASE_HELD = 5
@@ -115,7 +115,7 @@ def test_a_stopped_owner_keeps_its_run_until_it_is_killed(bench: Bench, tool: st
     assert before[tool] == 1
     if tool == "asked":
         assert (took_over.exit_code, took_over.says["reason"]) == (7, "in_doubt"), took_over
-        assert answer(Path(order.state_dir), bench.log, took_over.says["waiting_for"]) == ["happened"]
+        assert bench.person(order).answer(took_over.says["waiting_for"]) == ["happened"]
     else:
         assert took_over.exit_code == 0, took_over
     bench.recover(REFERENCE, resume)

@@ -1,5 +1,6 @@
 """A call that waits for a person ends the life from outside; what its siblings send is never lost or repeated (semantics §2.3)."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import perdure
 from tests.crash.child import Order
 from tests.crash.loop import Bench, Program
 from tests.crash.programs import THREADS
-from tests.crash.support import Ended, LedgerFile, answer, finish, start_life
+from tests.crash.support import Ended, LedgerFile, finish, planted, start_life
 
 FORMS = ["gathered", "gathered_with_exceptions", "task_group", "waited"]
 SEND_SECONDS = 0.5
@@ -28,7 +29,7 @@ def statuses(order: Order) -> dict[str, str]:
 
 def resumed(bench: Bench, order: Order) -> Ended:
     """A second life of the same run."""
-    return bench.live(Order(**{**vars(order), "do": "resume"}), {})
+    return bench.live(replace(order, do="resume"), {})
 
 
 def as_program(function: str, **inputs: Any) -> Program:
@@ -45,7 +46,7 @@ def test_a_doubt_beside_a_send_ends_the_life_and_keeps_the_receipt(bench: Bench,
     assert (first.exit_code, first.says["reason"]) == (7, "in_doubt"), first
     assert statuses(order) == {"waits": "in_doubt", "sends": "succeeded"}
     assert bench.counts(form) == {"waits": 1, "sends": 1}, "no line after the wait may run in that life"
-    assert answer(Path(order.state_dir), bench.log, first.says["waiting_for"]) == ["happened"]
+    assert bench.person(order).answer(first.says["waiting_for"]) == ["happened"]
     check_second_life(bench, order, form)
 
 
@@ -93,10 +94,31 @@ def test_an_agent_that_swallows_every_cancel_sends_nothing_more(bench: Bench) ->
     first = bench.live(order, {})
     assert (first.exit_code, first.says["reason"]) == (7, "in_doubt"), first
     assert bench.counts("swallow") == {"waits": 1}
-    assert answer(Path(order.state_dir), bench.log, first.says["waiting_for"]) == ["happened"]
+    assert bench.person(order).answer(first.says["waiting_for"]) == ["happened"]
     second = resumed(bench, order)
     assert second.says["status"] == "succeeded", second
     assert bench.counts("swallow") == {"waits": 1}
+
+
+@pytest.mark.timeout(30)
+def test_a_doubt_in_a_thread_of_the_program_ends_the_life(bench: Bench) -> None:
+    order = bench.order(as_program("doubt_in_a_thread"), "thread")
+    bench.provider.control("plain", what="thread:thread0", drop_reply_after_effect=True)
+    first = bench.live(order, {})
+    assert (first.exit_code, first.says["reason"]) == (7, "in_doubt"), first
+    assert bench.counts("thread") == {"thread0": 1}
+    assert bench.person(order).answer(first.says["waiting_for"]) == ["happened"]
+    assert resumed(bench, order).says["status"] == "succeeded"
+    assert bench.counts("thread") == {"thread0": 1, "thread1": 1}
+
+
+@pytest.mark.timeout(30)
+def test_what_moves_while_a_call_is_about_to_park_is_not_missed(bench: Bench) -> None:
+    order = bench.order(as_program("met_in_a_thread"), "met")
+    assert bench.live(order, {}).says["status"] == "failed"
+    second = bench.live(replace(order, do="resume"), planted("the_guard_is_heard_late"))
+    assert (second.exit_code, second.says["status"]) == (0, "succeeded"), second
+    assert bench.counts("met") == {"old": 1, "new": 1}
 
 
 @pytest.mark.timeout(30)

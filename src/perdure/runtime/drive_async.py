@@ -178,7 +178,9 @@ async def _park(life: Life, operation: Operation, reason: str) -> None:
     life.operations.park(operation, reason, wake)
     try:
         life.check_open()
-        await woken
+        if not life.operations.must_look(operation):
+            await woken
+            life.operations.must_look(operation)
         life.check_open()
     finally:
         life.operations.unpark(operation)

@@ -118,9 +118,10 @@ def park(life: Life, operation: Operation, reason: str) -> None:
     try:
         life.check_open()
         if life.is_async and life.loop_thread != threading.get_ident():
-            # Once by time, then only when woken: a call that kept looking would never let the life be quiet.
-            patience = None if operation.looked_again else life.around.tuning.wait_poll_seconds
-            operation.looked_again = not woken.wait(patience)
+            # Not by time: a call that kept looking would never let the life be quiet.
+            if not life.operations.must_look(operation):
+                woken.wait()
+                life.operations.must_look(operation)
         elif life.waits:
             _ask_now(life, operation, reason)
             woken.wait(life.around.tuning.wait_poll_seconds)

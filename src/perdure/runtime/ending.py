@@ -47,7 +47,7 @@ def end_life(life: Life, store: SqlStore, ending: Ending) -> None:
     if reason is not None:
         block_open_steps(life, store)
         _finish(life, store, RunEvent.PARK, reason=reason, how=f"waiting ({reason})")
-        if reason == WaitReason.IN_DOUBT and not store.questions.open(life.run_id):
+        if reason in (WaitReason.IN_DOUBT, WaitReason.CHALLENGE) and not store.questions.open(life.run_id):
             # What it waited for came while the life was being drained.
             store.runs.queue(life.run_id, RunStatus.WAITING, life.now())
         return

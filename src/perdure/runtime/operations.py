@@ -23,7 +23,7 @@ class Operation:
         parked: what it waits for.
         response: the receipt that this life has just stored.
         challengers: the kin that G2 holds against it until the run is quiet.
-        looked_again: it looked once more after it parked, in case what it waits for came while it was parking.
+        looked_at: which move of the run it had seen when it last looked at its row.
     """
 
     frame: Frame
@@ -38,7 +38,7 @@ class Operation:
     inner: int = 0
     challengers: tuple[CallRow, ...] = ()
     wake: Callable[[], None] | None = None
-    looked_again: bool = False
+    looked_at: int = 0
 
     def is_withdrawn(self) -> bool:
         """Return whether the caller was cancelled; asked anew after each wait, because it can change in any of them."""
@@ -59,6 +59,7 @@ class Operations:
         self._lock = threading.RLock()
         self._live: set[Operation] = set()
         self._parked = 0
+        self._moves = 0
         self.began = 0
         self.changed: Callable[[], None] = _nothing
 
@@ -71,6 +72,7 @@ class Operations:
         with self._lock:
             self._live.add(operation)
             self.began += 1
+            operation.looked_at = self._moves
             if operation.enclosing is not None:
                 operation.enclosing.inner += 1
         self.changed()
@@ -87,7 +89,9 @@ class Operations:
 
     def met(self) -> None:
         """A call met its receipt without becoming an operation: the run was not quiet, and parked calls may go on."""
-        self.began += 1
+        with self._lock:
+            self.began += 1
+            self._moves += 1
         if self._parked:
             self.wake_parked()
             self.changed()
@@ -100,10 +104,18 @@ class Operations:
             self._parked += 1
         self.changed()
 
+    def must_look(self, operation: Operation) -> bool:
+        """Return whether something moved since the operation last looked, maybe while it was on its way to park."""
+        with self._lock:
+            moved = operation.looked_at != self._moves
+            operation.looked_at = self._moves
+        return moved
+
     def withdraw(self, operation: Operation) -> None:
         """Ask an operation to give its row back if it is not started; one that is started goes on."""
         with self._lock:
             operation.withdraw_asked = True
+            self._moves += 1
             wake = operation.wake
         if wake is not None:
             wake()
@@ -119,6 +131,7 @@ class Operations:
     def wake_parked(self) -> None:
         """Let every parked operation look at its row again."""
         with self._lock:
+            self._moves += 1
             wakes = [operation.wake for operation in self._live if operation.wake is not None]
         for wake in wakes:
             wake()

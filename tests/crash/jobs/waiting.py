@@ -39,6 +39,16 @@ def impatient(url: str, what: str) -> dict[str, Any]:
     return answered(post(f"{url}/plain", {"what": what}), 201)
 
 
+@tool(side_effect_class="external")
+def unscoped(url: str, what: str) -> dict[str, Any]:
+    return answered(post(f"{url}/plain", {"what": what}), 201)
+
+
+@tool(side_effect_class="read_only")
+async def count(x: int) -> int:
+    return x
+
+
 TOOLS = {found.name: found for found in (doubtful, approved)}
 
 
@@ -136,6 +146,28 @@ async def bounded_by_timeout(run: Any) -> dict[str, Any]:
 
 def _by_hand(url: str, tag: str) -> list[str]:
     return [in_a_thread(url, f"{tag}:thread{k}")["id"] for k in range(2)]
+
+
+async def doubt_in_a_thread(run: Any) -> list[str]:
+    """The first of these calls loses its reply, in a thread that the engine cannot cancel."""
+    return await asyncio.to_thread(_by_hand, run.inputs["url"], run.inputs["tag"])
+
+
+async def met_in_a_thread(run: Any) -> str:
+    """An old effect speaks against a new one of its kind until a thread of the program asks for it again."""
+    url, tag = run.inputs["url"], run.inputs["tag"]
+    if run.attempt == 1:
+        await run.call(unscoped, url, f"{tag}:old")
+        raise RuntimeError("the first life ends here")
+    await asyncio.gather(
+        run.call(count, 1), run.call(unscoped, url, f"{tag}:new"), asyncio.to_thread(_meet, url, f"{tag}:old")
+    )
+    return "done"
+
+
+def _meet(url: str, what: str) -> None:
+    time.sleep(0.02)  # while the guard's answer is on its way
+    unscoped(url, what)
 
 
 async def threads(run: Any) -> dict[str, Any]:
