@@ -13,32 +13,29 @@ from typing import Any
 from perdure.config.job_file import JobFile, load_job, open_job
 from perdure.config.policy_file import load_policy
 from perdure.config.settings import database_of
-from perdure.model.errors import NotFound, SpecError, UsageError
+from perdure.model.errors import SpecError, UsageError
 from perdure.model.policy import Policy
-from perdure.model.run import Outcome, RunRow, RunSpec, Waiting
-from perdure.model.toolcall import CallRow
+from perdure.model.run import Outcome, RunRow, RunSpec
 from perdure.ports.clock import Clock, SystemClock
 from perdure.ports.tool import Tool
-from perdure.runtime import report, verdicts
 from perdure.runtime.accept import accept, spec_of
 from perdure.runtime.agent import LoadedFar, describe, load_agent, loading, name_of
 from perdure.runtime.claim import kill_owner
 from perdure.runtime.crashpoints import Knobs
+from perdure.runtime.desk import Desk
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.lease import mark_children, this_process
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings, Tuning
 from perdure.runtime.registry import Registry, tools_of_module
 from perdure.runtime.runner import Job, Runner
-from perdure.runtime.verdicts import Verdict, person
 from perdure.store.open import open_store
-from perdure.store.sql_store import SqlStore
 
 AnyTool = Tool[Any, Any]
 Main = Callable[..., Any]
 
 
-class Engine:
+class Engine(Desk):
     """One open ledger with its tools and policies; use it with ``with``.
 
     Args:
@@ -278,120 +275,6 @@ class Engine:
         if not inspect.iscoroutinefunction(job.main):
             raise UsageError("arun needs an async main; use run for a sync one")
         return self._told(job, await run_async(Runner(self._around, self._heartbeat), job))
-
-    # --- looking -------------------------------------------------------------------------------------------------
-
-    def find_run(self, text: str) -> str:
-        """Return the id of a run given by its id, a unique prefix, or ``@last``.
-
-        Raises:
-            NotFound: none or several match.
-        """
-
-        def find(store: SqlStore) -> str:
-            if text == "@last":
-                last = store.runs.last_id()
-                if last is None:
-                    raise NotFound("there is no run yet", next_command="perdure run JOB")
-                return last
-            if store.runs.get(text) is not None:
-                return text
-            found = store.runs.ids_like(text) if text else []
-            if len(found) != 1:
-                several = f" ({', '.join(found)} …)" if found else ""
-                raise NotFound(f"{'several runs begin' if found else 'no run begins'} with {text!r}{several}")
-            return found[0]
-
-        return self._ledger.read(find)
-
-    def _row(self, text: str) -> RunRow:
-        run_id = self.find_run(text)
-
-        def get(store: SqlStore) -> RunRow:
-            row = store.runs.get(run_id)
-            if row is None:
-                raise NotFound(f"there is no run {run_id!r}")
-            return row
-
-        return self._ledger.read(get)
-
-    def outcome(self, run_id: str) -> Outcome:
-        """Return where a run stands."""
-        return self._ledger.read(lambda store: report.outcome(store, run_id, flags=self._flags))
-
-    def runs(self, *, status: str | None = None, limit: int = 50) -> list[RunRow]:
-        """Return the newest runs first."""
-        return self._ledger.read(lambda store: store.runs.newest(status=status, limit=limit))
-
-    def calls(self, run_id: str | None = None, *, limit: int = 1000, inner: bool = False) -> list[dict[str, Any]]:
-        """Return the calls of a run, or of all, as plain dictionaries, oldest first."""
-        chosen = None if run_id is None else self.find_run(run_id)
-        return self._ledger.read(lambda store: report.calls(store, chosen, limit=limit, inner=inner))
-
-    def call(self, tool_call_id: str) -> dict[str, Any]:
-        """Return one call with its request, receipt, evidence and questions.
-
-        Raises:
-            NotFound: there is no such call.
-        """
-        return self._ledger.read(lambda store: report.call(store, tool_call_id, flags=self._flags))
-
-    def inbox(self) -> list[tuple[str, Waiting]]:
-        """Return everything that waits for a person, as (run_id, what), oldest first."""
-
-        def look(store: SqlStore) -> list[tuple[str, Waiting]]:
-            return [(item.run_id, report.waiting(store, item, self._flags)) for item in store.questions.open()]
-
-        return self._ledger.read(look)
-
-    def details(self, run_id: str) -> dict[str, Any]:
-        """Return a run with its lives, steps and artifacts."""
-        chosen = self.find_run(run_id)
-        return self._ledger.read(lambda store: report.details(store, chosen))
-
-    # --- deciding ------------------------------------------------------------------------------------------------
-
-    def resolve(
-        self,
-        tool_call_id: str,
-        says: str,
-        *,
-        result: Any = None,
-        ref: str | None = None,
-        same_as: str | None = None,
-        reason: str = "",
-        force: bool = False,
-        actor: str | None = None,
-    ) -> CallRow:
-        """Settle a call in doubt or a challenged one.
-
-        Args:
-            says: ``happened did_not_happen abandon same another``.
-            result: what the caller gets for ``happened``.
-            ref: the provider's own id of the effect.
-
-        Raises:
-            VerdictRefused: the answer does not fit the call's state, or the sender may be alive.
-        """
-        verdict = Verdict(says, actor or person(), result, ref, same_as, reason, force)
-        now = self._around.clock.now()
-        return self._ledger.run(lambda store: verdicts.resolve(store, tool_call_id, verdict, now))
-
-    def approve(self, approval_id: str, *, actor: str | None = None) -> CallRow:
-        """Let a call be sent."""
-        return self._decide(approval_id, True, actor, "")
-
-    def deny(self, approval_id: str, *, reason: str = "", actor: str | None = None) -> CallRow:
-        """Refuse a call; it fails as denied."""
-        return self._decide(approval_id, False, actor, reason)
-
-    def _decide(self, approval_id: str, approved: bool, actor: str | None, reason: str) -> CallRow:
-        now = self._around.clock.now()
-        return self._ledger.run(
-            lambda store: verdicts.decide_approval(
-                store, approval_id, approved=approved, actor=actor or person(), reason=reason, now=now
-            )
-        )
 
 
 def _no_agent(_run: Any) -> Any:

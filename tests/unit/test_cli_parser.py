@@ -13,10 +13,10 @@ from perdure.model.errors import UsageError
 
 OF_CONTRACT = {
     *("run", "resume", "runs ls", "runs show", "calls ls", "calls show", "calls explain", "inbox", "resolve"),
-    *("approve", "deny", "policy explain", "policy check", "demo", "db path"),
+    *("approve", "deny", "answer", "policy explain", "policy check", "demo", "db path"),
 }
 LATER = (
-    *("fork x", "runs watch x", "runs cancel x", "answer a b", "triggers ls", "schedules add", "worker", "smoke"),
+    *("fork x", "runs watch x", "runs cancel x", "triggers ls", "schedules add", "worker", "smoke"),
     *("crashtest j", "doctor", "verify", "db migrate", "db backup", "help"),
 )
 

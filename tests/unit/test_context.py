@@ -89,10 +89,10 @@ def test_a_held_row_is_neither_unmet_nor_seen_and_a_delivered_one_is_seen() -> N
     assert memory.take() == 1
     assert memory.unmet() == []
     assert memory.context.holds(1)
-    assert 1 not in memory.context.seen
+    assert 1 not in memory.context.main.seen
     memory.deliver(1)
     assert not memory.context.holds(1)
-    assert memory.context.seen == {1}
+    assert memory.context.main.seen == {1}
     assert memory.take() is None
 
 
@@ -134,7 +134,7 @@ def test_a_row_that_one_holder_has_seen_does_not_become_unmet() -> None:
     memory.deliver(1)
     memory.context.free(memory.rows[1])
     assert memory.unmet() == []
-    assert 1 in memory.context.seen
+    assert 1 in memory.context.main.seen
 
 
 def test_a_met_memo_encloses_what_was_called_inside_it() -> None:
@@ -145,7 +145,7 @@ def test_a_met_memo_encloses_what_was_called_inside_it() -> None:
     assert memory.unmet() == [2, 3, 4]
     memory.deliver(1)
     assert memory.unmet() == [4]
-    assert memory.context.seen == {1, 2, 3}
+    assert memory.context.main.seen == {1, 2, 3}
 
 
 def test_a_failed_call_encloses_too_and_an_abandoned_one_does_not() -> None:
@@ -316,7 +316,7 @@ class MemoryMachine(RuleBasedStateMachine):
         """Compare every set that the rules look at."""
         unmet = self.naive.unmet()
         assert set(self.memory.context.unmet()) == unmet
-        assert self.naive.delivered <= self.memory.context.seen <= self.naive.seen()
+        assert self.naive.delivered <= self.memory.context.main.seen <= self.naive.seen()
         for key in KEYS:
             same_tool = sorted(
                 n

@@ -177,9 +177,13 @@ def gate(
     repeat: Repeat | None = None,
     passed: tuple[str, ...] = (),
     cited: str | None = None,
+    held: tuple[CallRow, ...] = (),
+    model_driven: bool = False,
 ) -> tuple[Gate, tuple[str, ...]]:
     """Return what the guard says and the ids it names."""
-    found, against = guard(GuardFacts(unmet, seen, frozenset(passed), repeat, cited))
+    found, against = guard(
+        GuardFacts(unmet, seen, frozenset(passed), repeat, cited, held_kin=held, model_driven=model_driven)
+    )
     return found, tuple(item.tool_call_id for item in against)
 
 
@@ -234,6 +238,30 @@ def test_a_citation_never_passes_what_this_life_has_not_seen() -> None:
     assert gate((), (row(2),), repeat=Repeat.CHALLENGE, cited="r1.2") == (Gate.PASS, ())
 
 
+# --- what a model asks for -------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_told_of_what_it_has_seen_done_and_a_program_is_not() -> None:
+    assert gate((), (row(1),), model_driven=True) == (Gate.CHALLENGE_SEEN, ("r1.1",))
+    assert gate((), (row(1),)) == (Gate.PASS, ())
+    assert gate((), (row(1),), model_driven=True, repeat=Repeat.ALLOW) == (Gate.PASS, ())
+
+
+def test_a_model_waits_for_a_running_twin_and_is_then_told_of_it() -> None:
+    running, done = row(1, status=CallStatus.RUNNING), row(1)
+    assert gate(held=(running,), model_driven=True) == (Gate.WAIT, ("r1.1",))
+    assert gate(held=(done,), model_driven=True) == (Gate.CHALLENGE_SEEN, ("r1.1",))
+    assert gate(held=(running,)) == (Gate.PASS, ())
+
+
+def test_a_model_cites_the_newest_that_it_has_seen_itself() -> None:
+    assert gate((), (row(1),), cited="r1.1", model_driven=True) == (Gate.PASS, ())
+    assert gate((), (row(1), row(2)), cited="r1.1", model_driven=True) == (Gate.WRONG_CITATION, ("r1.1", "r1.2"))
+    assert gate((), (row(1),), held=(row(2),), cited="r1.2", model_driven=True)[0] is Gate.WRONG_CITATION
+    assert gate((), (), cited="r1.2", model_driven=True) == (Gate.WRONG_CITATION, ())
+    assert gate((row(3),), (row(1),), cited="r1.1", model_driven=True) == (Gate.CHALLENGE_UNMET, ("r1.3",))
+
+
 # --- citations -------------------------------------------------------------------------------------------------------
 
 
@@ -256,7 +284,7 @@ def test_a_citation_never_passes_what_this_life_has_not_seen() -> None:
 def test_a_citation_names_the_newest_kin_that_was_done_and_seen(
     cited: str, seen: tuple[CallRow, ...], already: bool, problem: str | None
 ) -> None:
-    found = citation_error(cited, seen, already)
+    found = citation_error(GuardFacts((), seen, frozenset(), None, cited, cited_before=already))
     if problem is None:
         assert found is None
     else:

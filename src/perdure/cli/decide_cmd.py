@@ -1,4 +1,4 @@
-"""Commands by which a person decides: ``resolve``, ``approve``, ``deny``."""
+"""Commands by which a person decides: ``resolve``, ``approve``, ``deny``, ``answer``."""
 
 from __future__ import annotations
 
@@ -58,6 +58,19 @@ def deny(options: argparse.Namespace, output: Output) -> int:
         raise UsageError("--reason is empty: the agent is told why", next_command="perdure deny --help")
     with engine_of(options) as engine:
         return _after(options, output, engine, engine.deny(options.question, reason=options.reason))
+
+
+def answer(options: argparse.Namespace, output: Output) -> int:
+    """Run ``perdure answer``."""
+    if not options.text.strip():
+        raise UsageError("TEXT is empty: say what you found", next_command="perdure answer --help")
+    with engine_of(options) as engine:
+        engine.answer(options.question, options.text)
+    output.answer(
+        {"schema": "perdure.answer/v1", "id": options.question, "answer": options.text},
+        lambda: f"{options.question}: {visible(options.text)}\n",
+    )
+    return 0
 
 
 def _after(options: argparse.Namespace, output: Output, engine: Engine, row: CallRow) -> int:

@@ -21,8 +21,11 @@ NOUNS: dict[str, tuple[str, ...]] = {
     "resolve": (),
     "approve": (),
     "deny": (),
+    "answer": (),
     "policy": ("explain", "check"),
     "demo": (),
+    "smoke": (),
+    "crashtest": (),
     "db": ("path",),
 }
 _VALUED = ("--state-dir", "--store", "--policy", "-o", "--output")
@@ -258,6 +261,9 @@ def _deciding(commands: _Commands) -> None:
     deny.add_argument("question", metavar="ID", help="the question's id, as the inbox shows it")
     deny.add_argument("--reason", metavar="TEXT", required=True, help="what the agent is told")
     _go_on(deny)
+    answer = commands.add("answer", "close a notice, with words for the record", ("decide_cmd", "answer"))
+    answer.add_argument("question", metavar="ID", help="its id, as the inbox shows it")
+    answer.add_argument("text", metavar="TEXT", help="what is recorded")
 
 
 def _the_rest(commands: _Commands) -> None:
@@ -270,8 +276,42 @@ def _the_rest(commands: _Commands) -> None:
     check = policy.add("check", "check policy files", ("rules_cmd", "check"))
     check.add_argument("files", metavar="FILE", nargs="+")
     commands.add("demo", "watch a real job being killed three times and finish anyway")
+    smoke = commands.add(
+        "smoke", "kill a small run at its worst moments, resume it, and count outside", ("smoke_cmd", "smoke")
+    )
+    smoke.add_argument("--folder", metavar="DIR", help="an empty folder for everything; else a temporary one")
+    _crashtest(commands)
     db = commands.noun("db", "ask about the ledger's file")
     db.add("path", "print where the ledger is", ("look_cmd", "db_path"))
+
+
+def _crashtest(commands: _Commands) -> None:
+    test = commands.add(
+        "crashtest", "kill your own job at every crash point, and count outside", ("crashtest_cmd", "crashtest")
+    )
+    add = test.add_argument
+    add("job", metavar="JOB", help="a job file (YAML or JSON), or FILE.py:function")
+    add("-i", "--input", metavar="KEY=VALUE", action="append", default=[], help="one input; may be JSON")
+    add("--points", metavar="LIST", help="only these crash points, such as 1-20,33")
+    add("--max-points", metavar="N", type=_positive, help="at most N crash points")
+    add("--jobs", metavar="N", type=_positive, default=1, help="so many runs side by side (1)")
+    add("--returns", metavar="TOOL=JSON", action="append", default=[], help="what the stand-in for a tool returns; "
+        "memo:NAME for a memo, '*' for every tool")  # fmt: skip
+    add("--from-run", metavar="RUN", help="stand-ins return what the tools returned in this real run")
+    add("--stub-reads", action="store_true", help="reading tools are not entered either, nor local ones with a value")
+    add(
+        "--live", action="store_true", help="enter the real tools, at every crash point; needs --max-points or --points"
+    )
+    add("--html", metavar="FILE", help="write the report as a page")
+    add("--folder", metavar="DIR", help="an empty folder for everything, kept; else a temporary one")
+    add("--life-seconds", metavar="N", type=_positive, default=60, help="a life that lasts longer is stuck (60)")
+
+
+def _positive(text: str) -> int:
+    number = _count(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+    return number
 
 
 def _run_id(parser: Parser) -> None:

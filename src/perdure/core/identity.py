@@ -65,7 +65,8 @@ def adoptable(rows: Sequence[CallRow], key: CallKey, branch: str, stand_ins: set
         rows: unmet rows, oldest first.
         key: the call.
         branch: the spawn path of the caller; its own row is preferred, else the oldest.
-        stand_ins: ids that some live row names as its ``same_as``.
+        stand_ins: ids that some live row names as its ``same_as``, and the one that the call itself cites: who asks for
+            a second one does not mean the first.
     """
     found = [row for row in rows if equal(row, key) and not row.void and row.tool_call_id not in stand_ins]
     for row in found:
@@ -89,14 +90,21 @@ class Gate(Enum):
     WAIT = "wait"
     CHALLENGE_UNMET = "challenge_unmet"
     CHALLENGE_SEEN = "challenge_seen"
+    WRONG_CITATION = "wrong_citation"
 
 
 @dataclass(frozen=True, slots=True)
 class GuardFacts:
     """What the guard looks at, all read inside the transaction that would start the call.
 
-    ``unmet_kin`` and ``seen_kin`` are oldest first; ``passed`` holds the ids a person passed for this row only;
-    ``repeat`` is ``None`` where no rule and no declaration says anything.
+    Args:
+        unmet_kin, seen_kin: oldest first; seen by the reader who asks for this call.
+        held_kin: kin that other live calls hold; a model is told of them, a program's twins are no concern of it.
+        passed: ids that a person passed for this row only.
+        repeat: what a rule or a declaration says of repeats; ``None`` leaves it to the kind of caller.
+        cited: ``repeat_of``.
+        cited_before: another call has cited the same one.
+        model_driven: a model asked for the call, and reads what becomes of it.
     """
 
     unmet_kin: tuple[CallRow, ...]
@@ -104,38 +112,60 @@ class GuardFacts:
     passed: frozenset[str]
     repeat: Repeat | None
     cited: str | None = None
+    cited_before: bool = False
+    held_kin: tuple[CallRow, ...] = ()
+    model_driven: bool = False
 
 
 _DID = (CallStatus.SUCCEEDED, CallStatus.ABANDONED)
 
 
 def guard(facts: GuardFacts) -> tuple[Gate, tuple[CallRow, ...]]:
-    """Decide whether an effectful call may start, and name the kin that speak against it (G1-G3, function agents)."""
-    doubtful = tuple(row for row in (*facts.unmet_kin, *facts.seen_kin) if row.status is CallStatus.IN_DOUBT)
-    if doubtful:
-        return Gate.WAIT, doubtful
-    if facts.repeat is Repeat.ALLOW:
-        return Gate.PASS, ()
-    unmet = tuple(r for r in facts.unmet_kin if r.status in _DID and r.tool_call_id not in facts.passed)
-    if unmet:
+    """Decide whether an effectful call may start, and name the kin that speak against it (G1-G3)."""
+    waited_for = _waited_for(facts)
+    if waited_for:
+        return Gate.WAIT, waited_for
+    unmet = _done(facts.unmet_kin, facts.passed)
+    if unmet and facts.repeat is not Repeat.ALLOW:
         return Gate.CHALLENGE_UNMET, unmet
-    if facts.repeat is None or facts.cited is not None:
+    if facts.cited is not None:
+        valid = citation_error(facts) is None
+        return (Gate.PASS, ()) if valid else (Gate.WRONG_CITATION, _newest_last(facts))
+    if facts.repeat is Repeat.ALLOW or (facts.repeat is None and not facts.model_driven):
         return Gate.PASS, ()
-    seen = tuple(r for r in facts.seen_kin if r.status in _DID and r.tool_call_id not in facts.passed)
-    return (Gate.CHALLENGE_SEEN, seen) if seen else (Gate.PASS, ())
+    known = _done(_newest_last(facts), facts.passed)
+    return (Gate.CHALLENGE_SEEN, known) if known else (Gate.PASS, ())
 
 
-def citation_error(cited: str, seen_kin: Sequence[CallRow], already_cited: bool) -> str | None:
+def _waited_for(facts: GuardFacts) -> tuple[CallRow, ...]:
+    kin_rows = (*facts.unmet_kin, *facts.seen_kin, *facts.held_kin)
+    awaited = (CallStatus.IN_DOUBT, CallStatus.RUNNING) if facts.model_driven else (CallStatus.IN_DOUBT,)
+    return tuple(row for row in kin_rows if row.status in awaited)
+
+
+def _done(rows: Iterable[CallRow], passed: frozenset[str]) -> tuple[CallRow, ...]:
+    return tuple(row for row in rows if row.status in _DID and row.tool_call_id not in passed)
+
+
+def _newest_last(facts: GuardFacts) -> tuple[CallRow, ...]:
+    """Return what a repeat would repeat: to a model also what others of its calls have done."""
+    rows = (*facts.seen_kin, *facts.held_kin) if facts.model_driven else facts.seen_kin
+    return tuple(sorted(_done(rows, frozenset()), key=lambda row: row.call_no))
+
+
+def citation_error(facts: GuardFacts) -> str | None:
     """Return why ``repeat_of`` is not valid, naming the right id, or ``None`` (G3).
 
     It must be the newest kin, succeeded or abandoned, seen in this context, and not cited before.
     """
-    done = [row for row in seen_kin if row.status in _DID]
+    done = _newest_last(facts)
     if not done:
-        return f"repeat_of={cited}: nothing of this kind was done and seen in this life"
+        return f"repeat_of={facts.cited}: nothing of this kind was done and seen in this life"
     newest = done[-1]
-    if newest.tool_call_id != cited:
-        return f"repeat_of={cited} is not the newest of its kind; the newest is {newest.tool_call_id}"
-    if already_cited:
-        return f"repeat_of={cited} was cited before; a receipt allows one repeat"
+    if newest.tool_call_id != facts.cited:
+        return f"repeat_of={facts.cited} is not the newest of its kind; the newest is {newest.tool_call_id}"
+    if newest not in facts.seen_kin:
+        return f"repeat_of={facts.cited}: its result was not seen yet"
+    if facts.cited_before:
+        return f"repeat_of={facts.cited} was cited before; a receipt allows one repeat"
     return None

@@ -63,8 +63,9 @@ DENIED = "denied"
 CHALLENGED = "challenged"
 
 MEMO_NAMESPACE = "memo"
+MODEL_NAMESPACE = "model"
 LOCAL_NAMESPACE = "local"
-INNER_NAMESPACES = frozenset({MEMO_NAMESPACE, "model", "agent"})
+INNER_NAMESPACES = frozenset({MEMO_NAMESPACE, MODEL_NAMESPACE, "agent"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from weakref import WeakSet
 from perdure.core.codec import encode_or_repr, has_shape
 from perdure.core.duration import parse_duration
 from perdure.model.errors import NoActiveRun, UsageError
-from perdure.model.policy import ToolDeclaration
+from perdure.model.policy import Decision, ToolDeclaration
 from perdure.model.toolcall import INNER_NAMESPACES, LOCAL_NAMESPACE, Repeat, ReplayPolicy
 
 P = ParamSpec("P")
@@ -100,6 +100,18 @@ class RunPort(Protocol):
         ...
 
 
+class StandIns(Protocol):
+    """What is called in place of tools and of their probes, in a process that only tries a job out."""
+
+    def body(self, called: Tool[Any, Any], decision: Decision) -> Callable[..., Any] | None:
+        """Return what is called with a tool's arguments, async if the tool is; ``None``: the tool itself."""
+        ...
+
+    def probe(self, called: Tool[Any, Any], decision: Decision) -> ProbeFunction | None:
+        """Return what is asked in place of a tool's probe; ``None``: the probe itself."""
+        ...
+
+
 current_run: ContextVar[RunPort | None] = ContextVar("perdure_current_run", default=None)
 current_context: ContextVar[CallContext | None] = ContextVar("perdure_current_call", default=None)
 
@@ -114,9 +126,15 @@ def made(namespace: str, name: str) -> Tool[Any, Any] | None:
 
 
 class Tool(Generic[P, R]):
-    """A function with a declaration; made by ``@tool`` or ``perdure.wrap``."""
+    """A function with a declaration; made by ``@tool`` or ``perdure.wrap``.
 
-    def __init__(self, plain: Callable[P, R], declaration: ToolDeclaration) -> None:
+    Args:
+        plain: the function.
+        declaration: what it says of its effect.
+        listed: later lives may find it by its name among all that this process has made.
+    """
+
+    def __init__(self, plain: Callable[P, R], declaration: ToolDeclaration, *, listed: bool = True) -> None:
         functools.update_wrapper(self, plain)
         self.plain = plain
         self.declaration = declaration
@@ -129,7 +147,7 @@ class Tool(Generic[P, R]):
         self.signature = full.replace(parameters=kept)
         self.__signature__ = self.signature
         _check_names(declaration, self.signature)
-        if declaration.namespace not in INNER_NAMESPACES:
+        if listed and declaration.namespace not in INNER_NAMESPACES:
             _MADE.setdefault((declaration.namespace, declaration.name), WeakSet()).add(self)
         parameters = self.signature.parameters.values()
         usual = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)

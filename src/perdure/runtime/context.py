@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Concatenate, ParamSpec, TypeVar
 
 from perdure.core.identity import adoptable as adopt
-from perdure.model.toolcall import CallKey, CallRow, CallStatus, UnmetRow
+from perdure.model.toolcall import MODEL_NAMESPACE, CallKey, CallRow, CallStatus, UnmetRow
 
 ToolKey = tuple[str, str]
 P = ParamSpec("P")
@@ -31,13 +31,31 @@ def _alone(method: Callable[Concatenate[Context, P], T]) -> Callable[Concatenate
     return locked
 
 
+class Reader:
+    """One reader with one memory, a context in the words of R0: ``main`` of a life, or the messages of a model's loop.
+
+    ``seen`` are the rows whose outcome was delivered to it; nothing is seen at its beginning.
+    """
+
+    __slots__ = ("seen",)
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+
 class Context:
-    """Held, seen and unmet rows of one life of a function agent; nothing is seen at its beginning."""
+    """Held, seen and unmet rows of one life.
+
+    A row is unmet while no live call holds it and no reader has seen it; ``main`` is the program that is entered anew
+    in each life, and every model's loop in it is a reader of its own.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.seen: set[int] = set()
+        self.main = Reader()
+        self._readers = [self.main]
         self._held: dict[int, int] = {}
+        self._reserved: set[int] = set()
         self._equal: dict[CallKey, dict[int, str]] = defaultdict(dict)
         self._by_branch: dict[tuple[CallKey, str], deque[int]] = defaultdict(deque)
         self._same_tool: dict[ToolKey, dict[int, None]] = defaultdict(dict)
@@ -71,17 +89,20 @@ class Context:
             self._children[row.parent_call_id].append((row.call_no, row.tool_call_id))
 
     @_alone
-    def find_equal(self, key: CallKey, branch: str, fetch: Callable[[int], CallRow]) -> CallRow | None:
-        """Return the unmet equal row that a call adopts, or ``None`` (F3)."""
+    def find_equal(
+        self, key: CallKey, branch: str, fetch: Callable[[int], CallRow], *, cited: str | None = None
+    ) -> CallRow | None:
+        """Return the unmet equal row that a call adopts, or ``None`` (F3); never the one that it cites."""
         rows = self._equal.get(key)
         if not rows:
             return None
+        stand_ins = self._stand_ins if cited is None else {*self._stand_ins, cited}
         own = self._by_branch.get((key, branch))
         while own and own[0] not in rows:
             own.popleft()
         for call_no in chain(own or (), rows):
             if call_no in rows:
-                found = adopt([fetch(call_no)], key, branch, self._stand_ins)
+                found = adopt([fetch(call_no)], key, branch, stand_ins)
                 if found is not None:
                     return found
         return None
@@ -109,25 +130,59 @@ class Context:
     @_alone
     def hold(self, call_no: int) -> None:
         """A live call took the row: it is not unmet any more."""
-        self._held[call_no] = self._held.get(call_no, 0) + 1
+        if call_no in self._reserved:
+            self._reserved.discard(call_no)
+        else:
+            self._held[call_no] = self._held.get(call_no, 0) + 1
         self._forget(call_no)
 
     @_alone
-    def saw(self, row: CallRow) -> None:
+    def reserve(self, call_no: int) -> None:
+        """A model's turn minted the row in this life: it is held until the call that it stands for is asked for."""
+        self.hold(call_no)
+        self._reserved.add(call_no)
+
+    @_alone
+    def add_reader(self) -> Reader:
+        """Return a new reader, who has seen nothing."""
+        reader = Reader()
+        self._readers.append(reader)
+        return reader
+
+    @_alone
+    def seen_by_any(self, call_no: int) -> bool:
+        """Return whether a reader of this life has seen a row."""
+        return any(call_no in reader.seen for reader in self._readers)
+
+    @_alone
+    def lose_memory(self, reader: Reader, kept: set[int], fetch: Callable[[int], CallRow]) -> None:
+        """A new context begins for a reader: what is not ``kept`` of what it saw is unmet again (R0)."""
+        dropped = sorted(reader.seen - kept)
+        reader.seen &= kept
+        for call_no in dropped:
+            if not self.holds(call_no) and not self.seen_by_any(call_no):
+                row = fetch(call_no)
+                self._add_unmet(row)
+                self._put_in_place(row)
+
+    @_alone
+    def saw(self, row: CallRow, reader: Reader | None = None) -> None:
         """The row's outcome was delivered; a row that succeeded or failed encloses those made inside it."""
+        reader = reader or self.main
         self._drop(row.call_no)
-        self.seen.add(row.call_no)
+        reader.seen.add(row.call_no)
         self._forget(row.call_no)
         if row.same_as is not None:
             self._stand_ins.add(row.same_as)
-        if row.status in (CallStatus.SUCCEEDED, CallStatus.FAILED):
-            self._enclose(row.tool_call_id)
+        if row.status in (CallStatus.SUCCEEDED, CallStatus.FAILED) and row.tool_namespace != MODEL_NAMESPACE:
+            # The calls that a model's turn asks for come after it; each is met when it is asked for itself.
+            self._enclose(row.tool_call_id, reader)
 
     @_alone
     def free(self, row: CallRow) -> None:
         """The row's caller was cancelled: if nobody else holds it, it is unmet again."""
         self._drop(row.call_no)
-        if not self.holds(row.call_no) and row.call_no not in self.seen:
+        if not self.holds(row.call_no) and not self.seen_by_any(row.call_no):
             self._add_unmet(row)
             self._put_in_place(row)
 
@@ -139,9 +194,9 @@ class Context:
             self._by_branch[key, row.branch] = deque(sorted(set(self._by_branch[key, row.branch])))
 
     @_alone
-    def met(self, call_no: int) -> None:
-        """Count a row as met by other means: a person said that another row is the same."""
-        self.seen.add(call_no)
+    def met(self, call_no: int, reader: Reader | None = None) -> None:
+        """Count a row as met by other means: a person said that another row is the same, or a challenge listed it."""
+        (reader or self.main).seen.add(call_no)
         self._forget(call_no)
 
     def _drop(self, call_no: int) -> None:
@@ -178,10 +233,10 @@ class Context:
         """
         return [call_no for call_no, _ in self._children.pop(tool_call_id, ()) if call_no in self._key_of]
 
-    def _enclose(self, tool_call_id: str) -> None:
+    def _enclose(self, tool_call_id: str, reader: Reader) -> None:
         stack = [tool_call_id]
         while stack:
             for call_no, inner_id in self._children.pop(stack.pop(), ()):
-                self.seen.add(call_no)
+                reader.seen.add(call_no)
                 self._forget(call_no)
                 stack.append(inner_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +14,7 @@ from perdure.runtime.door import Door, parse_options
 from perdure.runtime.frame import current_step
 from perdure.runtime.request import CallRequest
 from perdure.runtime.steps import Step
+from perdure.runtime.turns import Asker, AsyncTurn, ReadCalls, Turn, turn_request
 
 
 class _Face:
@@ -60,6 +61,11 @@ class _Face:
     def _memo(self, name: str, function: Any, args: Any, kwargs: Any, key: Any) -> CallRequest:
         return self._door.memo_request(name, function, args, kwargs, key)
 
+    def _turn(
+        self, name: str, call_model: Any, messages: Any, tools: Any, calls: Any, key: Any
+    ) -> tuple[CallRequest, Asker]:
+        return turn_request(self._door, name, call_model, messages, tools=tools, read=calls, key=key)
+
     def _call(self, tool: Any, args: Any, kwargs: dict[str, Any]) -> CallRequest:
         options = parse_options(
             kwargs.pop("repeat_of", None), kwargs.pop("dedupe_key", None), kwargs.pop("on_challenge", "wait")
@@ -93,6 +99,33 @@ class Run(_Face):
         """
         return self._door.serve_sync(self._memo(name, function, args, kwargs, key))
 
+    def turn(
+        self,
+        name: str,
+        call_model: Callable[[Any], Any],
+        messages: Sequence[Any],
+        *,
+        tools: Iterable[Any] | None = None,
+        calls: ReadCalls | None = None,
+        key: Any = None,
+    ) -> Turn:
+        """Ask a model once, and store its answer and the calls that it asks for together.
+
+        Args:
+            name: of the loop, the same in each of its turns.
+            call_model: called with ``messages``; gives back an answer of OpenAI's or Anthropic's form, a text, or
+                ``{"content": …, "tool_calls": [{"name": …, "args": {…}}]}``.
+            messages: the conversation; it is the turn's identity, and what the model has seen is read from it.
+            tools: those the model was offered; all tools of the run when left out.
+            calls: reads the calls out of an answer of another form, as ``{"name": …, "args": {…}, "id": …}``.
+            key: what else the answer depends on, such as the name of the model.
+
+        Raises:
+            CallFailed: the model could not be asked, or its answer is of no known form.
+        """
+        request, asker = self._turn(name, call_model, messages, tools, calls, key)
+        return Turn(asker, self._door.serve_sync(request))
+
     def now(self) -> str:
         """Return the present as ISO-8601 UTC, the same in every life."""
         return str(self.memo("now", self._life.now))
@@ -117,6 +150,20 @@ class AsyncRun(_Face):
     ) -> Awaitable[Any]:
         """Compute something once and store it. Arguments as in ``Run.memo``."""
         return self._door.serve_async(self._memo(name, function, args, kwargs, key))
+
+    async def turn(
+        self,
+        name: str,
+        call_model: Callable[[Any], Any],
+        messages: Sequence[Any],
+        *,
+        tools: Iterable[Any] | None = None,
+        calls: ReadCalls | None = None,
+        key: Any = None,
+    ) -> AsyncTurn:
+        """Ask a model once, and store its answer and the calls that it asks for together. As ``Run.turn``."""
+        request, asker = self._turn(name, call_model, messages, tools, calls, key)
+        return AsyncTurn(asker, await self._door.serve_async(request))
 
     async def now(self) -> str:
         """Return the present as ISO-8601 UTC, the same in every life."""

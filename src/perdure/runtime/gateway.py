@@ -6,7 +6,6 @@ the same rows, so there is no second code path for recovery. The loop does no I/
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +15,8 @@ from perdure.core.identity import Gate
 from perdure.model.errors import CallAbandoned, CallChallenged, CallDenied, CallError, CallFailed, StoreError
 from perdure.model.policy import Decision
 from perdure.model.run import WaitReason
-from perdure.model.toolcall import CHALLENGED, DENIED, INNER_NAMESPACES, CallRow, CallStatus
-from perdure.runtime import doubts, recording, starting
+from perdure.model.toolcall import CHALLENGED, DENIED, INNER_NAMESPACES, CallRow, CallStatus, Repeat
+from perdure.runtime import challenges, doubts, late_receipt, recording, starting
 from perdure.runtime.actions import Commit, Dispatch, Ended, Invoke, Loop, Outcome, Park, Pause, Post, Withdrawn
 from perdure.runtime.doubts import Doubt
 from perdure.runtime.invoke import context_of
@@ -146,18 +145,28 @@ class Gateway:
         row = begun.row
         if begun.gate is Gate.WAIT:
             yield Park(WaitReason.IN_DOUBT)
+        elif _is_told(request, begun.gate):
+            return (yield self._tell_model(begun))
         elif request.options.on_challenge != "wait":
-            row = yield Commit(lambda store: starting.refuse_challenged(life, store, row, begun.kin))
-            return row
+            return (yield Commit(lambda store: challenges.refuse_challenged(life, store, row, begun.kin)))
         elif begun.gate is Gate.CHALLENGE_SEEN:
-            row = yield Commit(lambda store: starting.ask_challenge(life, store, row, begun.kin))
-            return row
+            return (yield Commit(lambda store: challenges.ask_challenge(life, store, row, begun.kin)))
         else:
             operation.challengers = begun.kin
             yield Park(WaitReason.CHALLENGE)
             operation.challengers = ()
         row = yield Commit(lambda store: store.calls.get(row.call_no))
         return row
+
+    def _tell_model(self, begun: starting.Begun) -> Commit:
+        """End a call of a model with the list of what speaks against it: the model decides, and can say so (G2, G3)."""
+        life = self._life
+
+        def tell(store: SqlStore) -> CallRow:
+            told = challenges.told_to_model(store, begun.row, begun.kin, begun.problem)
+            return challenges.refuse_challenged(life, store, begun.row, begun.kin, told=told)
+
+        return Commit(tell)
 
     # --- one attempt ---------------------------------------------------------------------------------------------
 
@@ -183,7 +192,7 @@ class Gateway:
             raise
         except BaseException as error:
             outcome = Outcome(Ended.RAISED, error=error, fatal=True)
-        row = yield from self._record(operation, row, outcome, decision)
+        row = yield from self._record(operation, row, outcome, decision, request)
         if outcome.fatal and outcome.error is not None:
             self._life.context.free(row)
             raise outcome.error
@@ -203,11 +212,23 @@ class Gateway:
             kwargs=kwargs,
             context=context,
             timeout_seconds=decision.timeout_seconds,
-            body=tool.plain,
+            body=self._body_of(tool, decision),
             is_async=tool.is_async,
         )
 
-    def _record(self, operation: Operation, row: CallRow, outcome: Outcome, decision: Decision | None) -> Loop:
+    def _body_of(self, tool: AnyTool, decision: Decision) -> Callable[..., Any]:
+        stand_ins = self._life.around.tuning.stand_ins
+        found = None if stand_ins is None else stand_ins.body(tool, decision)
+        return tool.plain if found is None else found
+
+    def _record(
+        self,
+        operation: Operation,
+        row: CallRow,
+        outcome: Outcome,
+        decision: Decision | None,
+        request: CallRequest | None,
+    ) -> Loop:
         life = self._life
         if outcome.ended is not Ended.VALUE:
             allowed = doubts.attempts_allowed(life, decision)
@@ -219,26 +240,28 @@ class Gateway:
         receipt = recording.receipt_of(life, row, outcome)
         operation.response = receipt.text
         released = life.context.release(row.tool_call_id)
+        journal = request.journal(outcome.value) if request is not None and request.journal is not None else None
 
         def keep(store: SqlStore) -> None:
             recording.keep_receipt(life, store, row, receipt)
             if life.failure is None:
                 recording.let_go(life, store, released)
+                if journal is not None:
+                    journal(store)
 
         if not life.around.tuning.strict_receipts:
             # Nothing leaves the process between this receipt and the next intent, so they may share a commit.
             life.posted_receipts.add(row.call_no)
             yield Post(
                 keep,
-                lambda problem: _lose(life, unsaved(row, receipt.text, problem)),
+                lambda problem: late_receipt.lose(life, row, receipt, problem),
             )
             return row.succeeded(life.now())
         try:
             yield Commit(keep)
         except StoreError as problem:
-            lost = unsaved(row, receipt.text, problem)
-            _lose(life, lost)
-            raise lost from problem
+            late_receipt.lose(life, row, receipt, problem)
+            raise
         return row.succeeded(life.now())
 
     # --- delivery ------------------------------------------------------------------------------------------------
@@ -247,7 +270,8 @@ class Gateway:
         """Deliver a receipt that an earlier life stored, if the call meets one, without a transaction."""
         life = self._life
         options = request.options
-        if options.dedupe_key is not None or options.repeat_of is not None or not life.context.may_find(request.key):
+        plain = options.dedupe_key is None and options.repeat_of is None and request.handle is None
+        if not plain or not life.context.may_find(request.key):
             return False, None
 
         def find(store: SqlStore) -> tuple[CallRow, str | None] | None:
@@ -273,7 +297,10 @@ class Gateway:
         self, row: CallRow, request: CallRequest, cause: BaseException | None, response: str | None = None
     ) -> Any:
         life = self._life
-        life.context.saw(row)
+        request.row = row
+        life.context.saw(row, request.reader)
+        if request.handle is not None:
+            life.answered.add(row.call_no)
         if row.status is CallStatus.SUCCEEDED:
             if response is None:
                 response = life.ledger.read(lambda store: store.calls.response(row.call_no))
@@ -283,12 +310,22 @@ class Gateway:
         if row.status is CallStatus.CANCELLED and row.same_as is not None:
             other = life.ledger.read(lambda store: store.calls.by_id(row.same_as or ""))
             if other is not None:
-                life.context.met(other.call_no)
+                life.context.met(other.call_no, request.reader)
                 return self._deliver(other, request, None)
+        if request.reader is not None and row.error_code == CHALLENGED:
+            request.listed = life.ledger.read(lambda store: challenges.kin_told(store, row))
+            for call_no in request.listed:
+                life.context.met(call_no, request.reader)
         error = delivered_error(row)
         if request.options.on_challenge == "return" and isinstance(error, CallChallenged):
             return error
         raise error from cause
+
+
+def _is_told(request: CallRequest, gate: Gate) -> bool:
+    """Return whether a challenge is the call's result: a model reads it, unless a rule wants a person to be asked."""
+    asks_person = gate is Gate.CHALLENGE_SEEN and request.decision.repeat is Repeat.ASK
+    return request.reader is not None and not asks_person
 
 
 def delivered_error(row: CallRow) -> CallError:
@@ -309,29 +346,6 @@ def delivered_error(row: CallRow) -> CallError:
         tool_name=row.tool_name,
         error_type=row.error_code,
     )
-
-
-def unsaved(row: CallRow, response: str, problem: BaseException) -> BaseException:
-    """Return the error of an effect that was done and whose receipt could not be stored; it holds the line to type."""
-    if not isinstance(problem, StoreError):
-        return problem
-    return type(problem)(
-        f"{row.tool_call_id} ({row.tool_name}) succeeded, and its receipt could not be stored: {problem}",
-        safe="Nothing more is dispatched; after a restart this call is in doubt.",
-        next_command=f"perdure resolve {row.tool_call_id} --happened --result {shlex.quote(response)}",
-    )
-
-
-def _lose(life: Life, problem: BaseException) -> None:
-    """End the life's authority over a lost receipt; where several are lost, one error names all, with their lines."""
-    known = life.failure
-    if isinstance(problem, StoreError) and isinstance(known, StoreError):
-        if " --happened " in known.next_command:
-            known.message += f"\n{problem.message}"
-            known.next_command += f" && {problem.next_command}"
-            return
-        life.failure = problem
-    life.fail(problem)
 
 
 def _question_kind(store: Any, row: CallRow) -> str:

@@ -19,12 +19,16 @@ from perdure.model.policy import Decision, Policy
 from perdure.model.run import Owner, RunRow
 from perdure.model.toolcall import CallRow
 from perdure.ports.clock import Clock
+from perdure.ports.tool import StandIns
 from perdure.runtime.context import Context
+from perdure.runtime.conversations import Conversations
 from perdure.runtime.crashpoints import Knobs, Place
 from perdure.runtime.frame import Frame, StepScope
+from perdure.runtime.lease import LEASE_SECONDS
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.operations import Operations
 from perdure.runtime.registry import AnyTool, Registry
+from perdure.runtime.stopping import Stopping
 from perdure.store.runs import LifeCounts, StepRow
 
 
@@ -36,15 +40,24 @@ class Tuning:
         quiet_seconds: how long everything must be parked before a life ends.
         wait_poll_seconds: how often ``--wait`` looks for an answer.
         sender_grace_seconds: how long a sender past its timeout is waited for before a person is asked.
+        probe_timeout_seconds: how long a probe may take; without an answer by then the provider could not tell.
+        interrupt_grace_seconds: how long calls in flight are waited for after a first SIGINT or SIGTERM.
         first_retry_seconds: the wait after a first failed attempt.
+        late_receipt_seconds: for how long after the last renewal of the lease a receipt that the store did not take is
+            tried to be kept as evidence, before a person is given the line to type.
         strict_receipts: wait for each receipt's own commit instead of letting the next one carry it.
+        stand_ins: called in place of tools and probes, where a job is only tried out.
     """
 
     quiet_seconds: float = 1.0
     wait_poll_seconds: float = 0.25
     sender_grace_seconds: float = 30.0
+    probe_timeout_seconds: float = 30.0
+    interrupt_grace_seconds: float = 5.0
     first_retry_seconds: float = 0.5
+    late_receipt_seconds: float = LEASE_SECONDS
     strict_receipts: bool = False
+    stand_ins: StandIns | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,7 @@ class Life:
         self.ledger = around.ledger
         self.workspace = Path(run.workspace)
         self.context = Context()
+        self.conversations = Conversations(self.context)
         self.operations = Operations()
         self.root = StepScope(f"{run.run_id}.s0", "main", "run", 0)
         self.steps: dict[tuple[str, int], StepRow] = {}
@@ -105,6 +119,10 @@ class Life:
         self.closed = False
         self.unsettled: set[int] = set()
         """Effectful rows that this life has started and not yet seen settled; with none, nothing can be in doubt."""
+        self.resent: set[int] = set()
+        """Rows sent again with the same key while an earlier request was in doubt: a refusal of this one is no "no"."""
+        self.answered: set[int] = set()
+        """Rows that a call of a model's turn has asked for by its handle in this life."""
         self.in_body: set[int] = set()
         """Rows of which a body was entered by this life; a started row without one was never sent."""
         self.posted_receipts: set[int] = set()
@@ -112,7 +130,11 @@ class Life:
         self.refused: DeadlineExceeded | None = None
         self.loop_thread: int | None = None
         self.failure: BaseException | None = None
-        self.began_at = around.clock.monotonic()
+        self.stopping: Stopping | None = None
+        """What a signal does to a sync agent in the main thread."""
+        self.unsaved: list[Any] = []
+        """Receipts that could not be stored (``late_receipt.Unsaved``)."""
+        self.began_at = self.leased_at = around.clock.monotonic()
         self._decisions: dict[tuple[str, str], Decision] = {}
         self._warned: set[str] = set()
 

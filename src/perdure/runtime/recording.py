@@ -11,11 +11,12 @@ from perdure.core.backoff import delay_seconds
 from perdure.core.codec import encode_or_repr
 from perdure.core.transitions import CallEvent
 from perdure.model.errors import CallError, ConstraintViolated, LeaseLost, PerdureError
-from perdure.model.toolcall import INNER_NAMESPACES, CallKey, CallRow, CallStatus, Evidence
+from perdure.model.toolcall import INNER_NAMESPACES, CallKey, CallRow, CallStatus, Evidence, ReplayPolicy
 from perdure.ports.clock import after
 from perdure.ports.tool import Probe
 from perdure.runtime.actions import Ended, Outcome
 from perdure.runtime.life import Life
+from perdure.store.questions import NOTICE_KIND
 from perdure.store.sql_store import SqlStore
 
 
@@ -47,7 +48,7 @@ def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -
         stored = store.calls.try_succeed(row, life.fence, now, response=receipt.text, ref=ref, delivered_seq=seq)
     except ConstraintViolated:
         life.warn_once(f"{row.tool_call_id}: its reference belongs to another call already")
-        store.calls.set_handle(row.call_no, life.fence, None, now)
+        store.calls.try_set_handle(row.call_no, life.fence, None, now)
         ref = None
         stored = store.calls.try_succeed(row, life.fence, now, response=receipt.text, ref=ref, delivered_seq=seq)
     if not stored:
@@ -78,10 +79,14 @@ def keep_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) ->
 
 def _refused(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> bool:
     current = store.calls.get(row.call_no)
-    ref = receipt.ref or current.handle
+    ref = receipt.ref or _handle_of_attempt(store, row) or current.handle
     if current.status is CallStatus.SUCCEEDED:
-        if ref is not None and ref != current.external_correlation_id:
-            add_evidence(life, store, row, "reply", "duplicate_found", ref=ref)
+        other_effect = ref is not None and ref != current.external_correlation_id
+        # A later attempt succeeded too, and not as a repetition of the same key: both of them had their effect.
+        sent_twice = row.attempt < current.attempt and current.replay_policy is not ReplayPolicy.REPLAY_IDEMPOTENT
+        if other_effect or sent_twice:
+            add_evidence(life, store, row, "reply", "duplicate_found", detail=receipt.text, ref=ref)
+            _tell_of_duplicate(life, store, current, ref)
         return True
     if current.status is CallStatus.IN_DOUBT and row.status is CallStatus.RUNNING:
         return store_receipt(life, store, current, receipt)
@@ -89,19 +94,54 @@ def _refused(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> boo
     return False
 
 
+def _handle_of_attempt(store: SqlStore, row: CallRow) -> str | None:
+    said = [item.ref for item in store.calls.evidence(row.tool_call_id) if item.kind == "ref"]
+    return said[-1] if said else None
+
+
+def _tell_of_duplicate(life: Life, store: SqlStore, row: CallRow, ref: str | None) -> None:
+    run = store.runs.get(row.run_id)
+    if run is None or store.questions.open_of_call(row.tool_call_id) is not None:
+        return
+    known, second = row.external_correlation_id or "the receipt", ref or "a late reply"
+    store.questions.ask(
+        "a" + life.around.new_token(),
+        run_id=row.run_id,
+        fence=run.lease_fence,  # a stale owner knows of it, and its own fence is none any more
+        tool_call_id=row.tool_call_id,
+        kind=NOTICE_KIND,
+        summary=f"{named(store, row)} was done twice: {known}, and {second}; look at the provider",
+        detail=json.dumps({"ref": ref}),
+        request_hash=row.args_hash,
+        now=life.now(),
+    )
+
+
+def store_handle(life: Life, store: SqlStore, row: CallRow, ref: str) -> None:
+    """Store the handle of a remote job; from a stale owner it is evidence, and no error in the middle of its tool."""
+    if store.calls.try_set_handle(row.call_no, life.fence, ref, life.now()):
+        return
+    add_evidence(life, store, row, "ref", "handle", ref=ref)
+
+
 def store_setback(life: Life, store: SqlStore, row: CallRow, outcome: Outcome, attempts_allowed: int) -> CallRow:
     """Record an attempt that gave no value: not done and due again, failed for certain, or lost."""
     current = store.calls.get(row.call_no)
-    if current.status is not CallStatus.RUNNING:
+    late = current.status is CallStatus.IN_DOUBT and current.attempt == row.attempt and outcome.ended is Ended.NOT_DONE
+    if current.status is not CallStatus.RUNNING and not late:
         return current
     now = life.now()
     error = outcome.error
     says = f"{type(error).__name__}: {error}{raised_at(error)}" if error is not None else outcome.ended.value
     if outcome.ended is Ended.NOT_DONE:
         add_evidence(life, store, row, "attempt", "not_done", detail=says)
+        if row.call_no in life.resent:
+            # Refused was this request; an earlier one with the same key may have gone through, and its answer was lost.
+            return _lose(life, store, current, error) if not late else current
         if outcome.retry and row.attempt < attempts_allowed:
             wait = _backoff(life, row)
             store.calls.move(current, CallEvent.NOT_DONE, life.fence, now, not_before=after(now, wait))
+            close_question(life, store, row, "the sender came back and says no")
             return store.calls.get(row.call_no)
         return _fail(life, store, current, error, now)
     if outcome.fatal and not current.effectful:
@@ -109,17 +149,22 @@ def store_setback(life: Life, store: SqlStore, row: CallRow, outcome: Outcome, a
         return store.calls.get(row.call_no)
     if current.effectful:
         add_evidence(life, store, row, "attempt", "lost", detail=says)
-        store.calls.move(
-            current,
-            CallEvent.LOST,
-            life.fence,
-            now,
-            not_before=after(now, _backoff(life, row)),
-            error_code=type(error).__name__ if error is not None else "timeout",
-            error_detail=str(error) if error is not None else "no answer within the timeout",
-        )
-        return store.calls.get(row.call_no)
+        return _lose(life, store, current, error)
     return _fail(life, store, current, error, now)
+
+
+def _lose(life: Life, store: SqlStore, row: CallRow, error: BaseException | None) -> CallRow:
+    now = life.now()
+    store.calls.move(
+        row,
+        CallEvent.LOST,
+        life.fence,
+        now,
+        not_before=after(now, _backoff(life, row)),
+        error_code=type(error).__name__ if error is not None else "timeout",
+        error_detail=str(error) if error is not None else "no answer within the timeout",
+    )
+    return store.calls.get(row.call_no)
 
 
 def _backoff(life: Life, row: CallRow) -> float:

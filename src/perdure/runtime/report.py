@@ -6,8 +6,10 @@ import shlex
 from typing import Any
 
 from perdure.core.codec import decode
+from perdure.core.identity import kin
 from perdure.model.errors import NotFound
 from perdure.model.run import Outcome, RunRow, RunStatus, Waiting
+from perdure.model.toolcall import CallKey, CallRow, CallStatus
 from perdure.runtime.lease import Liveness, liveness
 from perdure.store.questions import Question
 from perdure.store.runs import owner_from_text
@@ -27,7 +29,7 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
     if row is None:
         raise NotFound(f"there is no run {run_id!r}")
     life = store.runs.life(run_id, row.lease_fence)
-    waits = tuple(waiting(store, question, flags) for question in store.questions.open(run_id))
+    waits = tuple(waiting(store, question, flags) for question in store.questions.awaited(run_id))
     return Outcome(
         run_id=run_id,
         name=row.name,
@@ -74,9 +76,25 @@ def waiting(store: SqlStore, question: Question, flags: str) -> Waiting:
         tool_call_id=question.tool_call_id,
         tool_name=call.tool_name if call else None,
         since=question.created_at,
-        summary=question.summary,
+        summary=question.summary + _superseded(store, question, call),
         commands=tuple(command + _spaced(flags) for command in _commands(question)),
     )
+
+
+def _superseded(store: SqlStore, question: Question, call: CallRow | None) -> str:
+    """Return that a later call of the same kind awaits consent too: the program asks for that one now (semantics #27)."""
+    if call is None or question.kind != "approval":
+        return ""
+    key = CallKey(call.tool_namespace, call.tool_name, call.args_hash)
+    later = [
+        row.tool_call_id
+        for row in store.calls.same_tool(call.run_id, key)
+        if row.call_no > call.call_no
+        and row.status is CallStatus.AWAITING_APPROVAL
+        and row.args_hash != call.args_hash
+        and kin(row, key, call.effect_scope, unmet=True)
+    ]
+    return f" (superseded by {later[-1]})" if later else ""
 
 
 def _commands(question: Question) -> tuple[str, ...]:
@@ -92,7 +110,7 @@ def _commands(question: Question) -> tuple[str, ...]:
     if question.kind == "approval":
         approval = question.approval_id
         return (f"perdure approve {approval}", f"perdure deny {approval} --reason TEXT")
-    return (f"perdure inbox   # {question.approval_id}",)
+    return (f"perdure answer {question.approval_id} seen",)
 
 
 def _spaced(flags: str) -> str:

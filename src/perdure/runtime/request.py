@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,9 +12,11 @@ from perdure.core.codec import Unstorable, encode
 from perdure.core.identity import args_hash, effect_scope
 from perdure.model.errors import UnstorableValue
 from perdure.model.policy import Decision
-from perdure.model.toolcall import CallKey
+from perdure.model.toolcall import CallKey, CallRow
+from perdure.runtime.context import Reader
 from perdure.runtime.frame import Frame
 from perdure.runtime.registry import AnyTool
+from perdure.store.sql_store import SqlStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,15 @@ class CallRequest:
 
     ``arguments`` are those of its identity, without defaults. What only a new row needs is computed by ``freeze``, so
     that a call which meets its receipt does not pay for it: ``complete`` has the defaults too, ``stored`` is its text.
+
+    Args:
+        handle: the exact handle of a call that a model's turn asks for: the turn, and which of its calls (F2).
+        reader: the model that asks, and reads what becomes of it; ``None`` is the program.
+        refused: why it may not be made, where that is known before any rule is asked.
+        journal: what is stored in the transaction of the receipt: the calls that a turn asks for (semantics #17).
+        row: the row whose outcome was delivered.
+        listed: the rows that a challenge has told the model of.
+        adopted: that row was made for another call.
     """
 
     tool: AnyTool
@@ -43,6 +54,13 @@ class CallRequest:
     stored: str = ""
     scope: str | None = None
     complete: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    handle: tuple[str, int] | None = None
+    reader: Reader | None = None
+    refused: str | None = None
+    journal: Callable[[Any], Callable[[SqlStore], None]] | None = None
+    row: CallRow | None = None
+    listed: list[int] = field(default_factory=list[int])
+    adopted: bool = False
 
     def freeze(self, *, copy: bool) -> None:
         """Fix the exact request before anything else can run.
@@ -94,7 +112,7 @@ def build_request(
 
 
 def memo_request(tool: AnyTool, decision: Decision, identity: Any, frame: Frame) -> CallRequest:
-    """Return the request of a memo, whose identity is its name and canonical arguments.
+    """Return the request of a memo or a turn, whose identity is its name and canonical arguments.
 
     Raises:
         UnstorableValue: the identity has no JSON form; the caller should give ``key=``.

@@ -6,25 +6,15 @@ a member that is undone leaves no trace.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perdure.core.conditions import approval_needed, check_args
 from perdure.core.identity import Gate, GuardFacts, citation_error, guard, idempotency_key, joinable, kin
-from perdure.core.transitions import CallEvent
 from perdure.model.errors import DeadlineExceeded, DedupeConflict, UsageError
-from perdure.model.toolcall import (
-    CHALLENGED,
-    DENIED,
-    INNER_NAMESPACES,
-    CallKey,
-    CallRow,
-    CallStatus,
-    Repeat,
-)
+from perdure.model.toolcall import DENIED, INNER_NAMESPACES, CallRow, CallStatus, Repeat
 from perdure.ports.clock import after, parse_time
-from perdure.runtime import recording
+from perdure.runtime.challenges import ask_approval, passed_for
 from perdure.runtime.checkpointing import pre_side_effect
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
@@ -35,12 +25,13 @@ from perdure.store.sql_store import SqlStore
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What became of a wish to start: started, or the gate that held it and the kin behind it."""
+    """What became of a wish to start: started, or the gate that held it, the kin behind it and what is wrong."""
 
     row: CallRow
     started: bool = False
     gate: Gate = Gate.PASS
     kin: tuple[CallRow, ...] = ()
+    problem: str = ""
 
 
 def find_or_mint(life: Life, store: SqlStore, request: CallRequest, operation: Operation) -> Begun:
@@ -49,7 +40,8 @@ def find_or_mint(life: Life, store: SqlStore, request: CallRequest, operation: O
     if found is not None:
         life.context.hold(found.call_no)
         operation.row = found
-        if found.status.settled:
+        refused_here = found.error_code == DENIED and found.fence == life.fence
+        if found.status.settled and not refused_here:
             life.replayed += int(request.key.namespace not in INNER_NAMESPACES)
         return Begun(found)
     return _mint(life, store, request, operation)
@@ -71,15 +63,72 @@ def _find(life: Life, store: SqlStore, request: CallRequest) -> CallRow | None:
                     "its receipt stands"
                 )
             return row
-    if options.repeat_of is None:
-        row = life.context.find_equal(request.key, request.frame.branch, store.calls.get)
+    if request.handle is not None:
+        row = _bound(store, request)
         if row is not None:
-            if moves(row, request):
-                move_to_caller(life, store, row, request)
             return row
-    if life.no_duplicates() and request.decision.side_effect_class.effectful and options.repeat_of is None:
+    row = find_free(life, store, request)
+    if row is not None:
+        _take(life, store, request, row)
+        return row
+    row = find_done(life, store, request)
+    if row is not None and request.handle is not None:
+        bind(life, store, request, row, adopted=True)
+    return row
+
+
+def _bound(store: SqlStore, request: CallRequest) -> CallRow | None:
+    """Return the row that an exact handle stands for (F2); one that was withdrawn stands for nothing any more."""
+    found = store.turns.find(request.handle) if request.handle is not None else None
+    if found is None:
+        return None
+    row = store.calls.get(found[0])
+    if row.status is CallStatus.CANCELLED and row.void:
+        return None
+    request.adopted = found[1]
+    return row
+
+
+def find_free(life: Life, store: SqlStore, request: CallRequest) -> CallRow | None:
+    """Return the unmet equal row that a call adopts (F3)."""
+    cited = request.options.repeat_of
+    return life.context.find_equal(request.key, request.frame.branch, store.calls.get, cited=cited)
+
+
+def find_done(life: Life, store: SqlStore, request: CallRequest) -> CallRow | None:
+    """Return the equal row that a call joins under ``no_duplicate_external_actions: true`` (F3b)."""
+    wanted = life.no_duplicates() and request.options.repeat_of is None
+    if wanted and request.decision.side_effect_class.effectful:
         return joinable(store.calls.same_tool(life.run_id, request.key), request.key)
     return None
+
+
+def _take(life: Life, store: SqlStore, request: CallRequest, row: CallRow) -> None:
+    if request.handle is not None:
+        adopt_by_handle(life, store, request, row)
+    elif moves(row, request):
+        move_to_caller(life, store, row, request)
+
+
+def adopt_by_handle(life: Life, store: SqlStore, request: CallRequest, row: CallRow) -> None:
+    """Let an exact handle stand for an unmet row as well.
+
+    What stood for the row before keeps it only where it has had its answer in this life: a handle that comes later
+    would get one receipt for two effects that were asked for.
+    """
+    if row.call_no not in life.answered:
+        store.turns.unbind(row.tool_call_id, life.fence, run_id=life.run_id)
+        if moves(row, request):
+            life.context.moved(row, request.frame.parent_call_id)
+            _adopt(life, store, row, request)
+    bind(life, store, request, row, adopted=True)
+
+
+def bind(life: Life, store: SqlStore, request: CallRequest, row: CallRow, *, adopted: bool) -> None:
+    """Let the exact handle of a request stand for a row."""
+    if request.handle is not None:
+        store.turns.bind(request.handle, row.tool_call_id, life.fence, run_id=life.run_id, adopted=adopted)
+        request.adopted = adopted
 
 
 def moves(row: CallRow, request: CallRequest) -> bool:
@@ -89,28 +138,57 @@ def moves(row: CallRow, request: CallRequest) -> bool:
 
 def move_to_caller(life: Life, store: SqlStore, row: CallRow, request: CallRequest) -> None:
     """Move an adopted row, so that a later life sees it inside the call, and on the branch, that took it."""
+    life.context.moved(row, request.frame.parent_call_id)
+    store.turns.unbind(row.tool_call_id, life.fence, run_id=life.run_id)
+    _adopt(life, store, row, request)
+
+
+def _adopt(life: Life, store: SqlStore, row: CallRow, request: CallRequest) -> None:
     frame = request.frame
-    life.context.moved(row, frame.parent_call_id)
     store.calls.adopt(row.call_no, life.fence, life.now(), parent_call_id=frame.parent_call_id, branch=frame.branch)
 
 
 def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operation) -> Begun:
-    decision = request.decision
-    refused = refusal(life, request)
-    asks = refused is None and approval_needed(decision, request.complete)
-    status = CallStatus.FAILED if refused else CallStatus.AWAITING_APPROVAL if asks else CallStatus.PREPARED
-    gate, against = Gate.PASS, tuple[CallRow, ...]()
+    status, refused = first_status(life, request)
+    gate, against, problem = _OPEN
     if status is CallStatus.PREPARED:
-        gate, against = _gate(life, store, request, None)
+        gate, against, problem = _gate(life, store, request, None)
         if gate is Gate.PASS:
             _check_deadline(life)
             status = CallStatus.RUNNING
+    if status is CallStatus.RUNNING and request.decision.side_effect_class.effectful:
+        pre_side_effect(life, store, request.frame.step)
+    row = insert(life, store, request, status, refused, life.next_call_number)
+    bind(life, store, request, row, adopted=False)
+    life.next_call_number += 1
+    life.context.hold(row.call_no)
+    operation.row = row
+    operation.minted = True
+    operation.started = status is CallStatus.RUNNING
+    _note_start(life, row)
+    return Begun(row, status is CallStatus.RUNNING, gate, against, problem)
+
+
+def first_status(life: Life, request: CallRequest) -> tuple[CallStatus, str | None]:
+    """Return the state in which a call is minted, and why it is refused if it is."""
+    refused = request.refused or refusal(life, request)
+    if refused:
+        return CallStatus.FAILED, refused
+    asks = approval_needed(request.decision, request.complete)
+    return CallStatus.AWAITING_APPROVAL if asks else CallStatus.PREPARED, None
+
+
+def insert(
+    life: Life, store: SqlStore, request: CallRequest, status: CallStatus, refused: str | None, number: int
+) -> CallRow:
+    """Insert the row of a call, the ``number``-th of its run, with the question that it begins with."""
+    decision, frame = request.decision, request.frame
     occurrence = store.calls.last_occurrence(life.run_id, request.key) + 1
     now = life.now()
     new = NewCall(
-        tool_call_id=f"{life.run_id}.{life.next_call_number}",
+        tool_call_id=f"{life.run_id}.{number}",
         run_id=life.run_id,
-        step_id=request.frame.step.step_id,
+        step_id=frame.step.step_id,
         key=request.key,
         raw_tool_name=request.key.tool_name,
         side_effect_class=decision.side_effect_class,
@@ -123,26 +201,19 @@ def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operatio
         dedupe_key=request.options.dedupe_key,
         status=status,
         fence=life.fence,
-        branch=request.frame.branch,
-        parent_call_id=request.frame.parent_call_id,
-        repeat_of=request.options.repeat_of,
+        branch=frame.branch,
+        parent_call_id=frame.parent_call_id,
+        call_index=request.handle[1] if request.handle is not None else None,
+        repeat_of=request.options.repeat_of if status is CallStatus.RUNNING else None,
         request=request.stored,
         key_expires_at=_key_expiry(request, now) if status is CallStatus.RUNNING else None,
         error_code=DENIED if refused else None,
         error_detail=refused,
     )
-    if status is CallStatus.RUNNING and decision.side_effect_class.effectful:
-        pre_side_effect(life, store, request.frame.step)
     row = store.calls.insert(new, now)
-    if asks:
-        _ask_approval(life, store, row, request, now)
-    life.next_call_number += 1
-    life.context.hold(row.call_no)
-    operation.row = row
-    operation.minted = True
-    operation.started = status is CallStatus.RUNNING
-    _note_start(life, row)
-    return Begun(row, started=status is CallStatus.RUNNING, gate=gate, kin=against)
+    if status is CallStatus.AWAITING_APPROVAL:
+        ask_approval(life, store, row, request, now)
+    return row
 
 
 def try_start(life: Life, store: SqlStore, request: CallRequest, operation: Operation, row: CallRow) -> Begun:
@@ -150,9 +221,9 @@ def try_start(life: Life, store: SqlStore, request: CallRequest, operation: Oper
     row = store.calls.get(row.call_no)
     if row.status is not CallStatus.PREPARED:
         return Begun(row)
-    gate, against = _gate(life, store, request, row)
+    gate, against, problem = _gate(life, store, request, row)
     if gate is not Gate.PASS:
-        return Begun(row, gate=gate, kin=against)
+        return Begun(row, False, gate, against, problem)
     _check_deadline(life)
     now = life.now()
     if request.decision.side_effect_class.effectful:
@@ -160,6 +231,7 @@ def try_start(life: Life, store: SqlStore, request: CallRequest, operation: Oper
     store.calls.start(
         row, life.fence, now, key_expires_at=_key_expiry(request, now), repeat_of=request.options.repeat_of
     )
+    life.resent.discard(row.call_no)
     operation.row = store.calls.get(row.call_no)
     operation.started = True
     _note_start(life, operation.row)
@@ -186,35 +258,52 @@ def send_again(life: Life, store: SqlStore, operation: Operation, row: CallRow) 
         return Begun(row)
     _check_deadline(life)
     store.calls.start(row, life.fence, life.now())
+    life.resent.add(row.call_no)
     operation.row = store.calls.get(row.call_no)
     operation.started = True
     _note_start(life, operation.row)
     return Begun(operation.row, started=True)
 
 
-def _gate(life: Life, store: SqlStore, request: CallRequest, row: CallRow | None) -> tuple[Gate, tuple[CallRow, ...]]:
+Checked = tuple[Gate, tuple[CallRow, ...], str]
+"""What the guard says of a start, the kin behind it, and what is wrong with a citation."""
+
+_OPEN: Checked = (Gate.PASS, (), "")
+
+
+def _gate(life: Life, store: SqlStore, request: CallRequest, row: CallRow | None) -> Checked:
     if not request.decision.side_effect_class.effectful:
-        return Gate.PASS, ()
+        return _OPEN
     doubtful = doubts(life, store, row)
     if doubtful:
-        return Gate.WAIT, doubtful
-    cited = request.options.repeat_of
-    repeat = _repeat(life, request)
+        return Gate.WAIT, doubtful, ""
+    facts = _guard_facts(life, store, request, row)
+    gate, against = guard(facts)
+    problem = citation_error(facts) or "" if gate is Gate.WRONG_CITATION else ""
+    if problem and request.reader is None:
+        raise UsageError(problem, next_command=f"perdure calls ls {life.run_id}")
+    return gate, against, problem
+
+
+def _guard_facts(life: Life, store: SqlStore, request: CallRequest, row: CallRow | None) -> GuardFacts:
     own = row.call_no if row is not None else -1
-    seen = tuple(_seen_kin(life, store, request, own)) if cited is not None or repeat is not None else ()
-    if cited is not None:
-        already = any(item.repeat_of == cited and item.call_no != own for item in _all_of_tool(life, store, request))
-        problem = citation_error(cited, seen, already)
-        if problem is not None:
-            raise UsageError(problem, next_command=f"perdure calls ls {life.run_id}")
-    facts = GuardFacts(
+    cited, repeat = request.options.repeat_of, _repeat(life, request)
+    model_driven = request.reader is not None
+    others: list[CallRow] = []
+    if cited is not None or repeat is not None or model_driven:
+        others = [item for item in store.calls.same_tool(life.run_id, request.key) if item.call_no != own]
+    reader = request.reader or life.context.main
+    near = [item for item in others if kin(item, request.key, request.scope, unmet=False)]
+    return GuardFacts(
         unmet_kin=tuple(_unmet_kin(life, store, request, own)),
-        seen_kin=seen,
+        seen_kin=tuple(item for item in near if item.call_no in reader.seen),
+        held_kin=tuple(item for item in near if life.context.holds(item.call_no) and item.call_no not in reader.seen),
         passed=passed_for(store, row),
         repeat=repeat,
         cited=cited,
+        cited_before=any(item.repeat_of == cited for item in others) if cited is not None else False,
+        model_driven=model_driven,
     )
-    return guard(facts)
 
 
 def doubts(life: Life, store: SqlStore, row: CallRow | None) -> tuple[CallRow, ...]:
@@ -253,31 +342,6 @@ def _unmet_kin(life: Life, store: SqlStore, request: CallRequest, own: int) -> I
                 yield row
 
 
-def _seen_kin(life: Life, store: SqlStore, request: CallRequest, own: int) -> Iterator[CallRow]:
-    for row in _all_of_tool(life, store, request):
-        if (
-            row.call_no != own
-            and row.call_no in life.context.seen
-            and kin(row, request.key, request.scope, unmet=False)
-        ):
-            yield row
-
-
-def _all_of_tool(life: Life, store: SqlStore, request: CallRequest) -> list[CallRow]:
-    return store.calls.same_tool(life.run_id, request.key)
-
-
-def passed_for(store: SqlStore, row: CallRow | None) -> frozenset[str]:
-    """Return the kin that a person passed for this one row (a verdict binds one pair)."""
-    if row is None:
-        return frozenset()
-    passed: set[str] = set()
-    for item in store.calls.evidence(row.tool_call_id):
-        if item.kind == "verdict" and item.says == "another" and item.detail:
-            passed.update(json.loads(item.detail)["kin"])
-    return frozenset(passed)
-
-
 def refusal(life: Life, request: CallRequest) -> str | None:
     """Return why a call may not be made at all, or ``None``."""
     problems = check_args(request.decision, request.complete)
@@ -309,71 +373,3 @@ def _key_expiry(request: CallRequest, now: str) -> str | None:
 
 
 FOREVER = "9999-12-31T23:59:59.999999Z"
-
-
-def _ask_approval(life: Life, store: SqlStore, row: CallRow, request: CallRequest, now: str) -> None:
-    store.questions.ask(
-        "a" + life.around.new_token(),
-        run_id=life.run_id,
-        fence=life.fence,
-        tool_call_id=row.tool_call_id,
-        kind="approval",
-        summary=f"{recording.named(store, row)}: may it be sent?",
-        detail=json.dumps({"arguments": json.loads(request.stored)}),
-        request_hash=request.key.args_hash,
-        now=now,
-    )
-
-
-def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[CallRow, ...]) -> CallRow:
-    """Turn a challenged call into one question that lists every kin that speaks against it."""
-    row = store.calls.get(row.call_no)
-    if row.status is not CallStatus.PREPARED:
-        return row
-    now = life.now()
-    store.calls.move(row, CallEvent.ASK_APPROVAL, life.fence, now)
-    ids = [item.tool_call_id for item in against]
-    again = any(
-        item.tool_call_id in json.loads(question.detail or "{}").get("kin", ())
-        for item in against
-        for other in store.calls.same_tool(life.run_id, CallKey(row.tool_namespace, row.tool_name, row.args_hash))
-        if other.call_no != row.call_no
-        for question in store.questions.of_call(other.tool_call_id)
-        if question.kind == "challenge"
-    )
-    hint = "; your arguments change per life: use run.memo" if again else ""
-    store.questions.ask(
-        "a" + life.around.new_token(),
-        run_id=life.run_id,
-        fence=life.fence,
-        tool_call_id=row.tool_call_id,
-        kind="challenge",
-        summary=f"{recording.named(store, row)}: an earlier life already did {_listed(store, against)}; "
-        f"is this the same or another?{hint}",
-        detail=json.dumps({"kin": ids}),
-        request_hash=row.args_hash,
-        now=now,
-    )
-    life.challenged += 1
-    return store.calls.get(row.call_no)
-
-
-def _listed(store: SqlStore, rows: tuple[CallRow, ...]) -> str:
-    return ", ".join(f"{row.tool_call_id} {recording.named(store, row)} at {row.finished_at}" for row in rows)
-
-
-def refuse_challenged(life: Life, store: SqlStore, row: CallRow, against: tuple[CallRow, ...]) -> CallRow:
-    """End a challenged call that its caller wants to hear of: nothing happened."""
-    row = store.calls.get(row.call_no)
-    if row.status is CallStatus.PREPARED:
-        listed = ", ".join(f"{item.tool_call_id} at {item.finished_at}" for item in against)
-        store.calls.move(
-            row,
-            CallEvent.REFUSED,
-            life.fence,
-            life.now(),
-            error_code=CHALLENGED,
-            error_detail=f"an effect of this kind was already done: {listed}",
-        )
-        life.challenged += 1
-    return store.calls.get(row.call_no)

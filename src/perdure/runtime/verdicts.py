@@ -63,7 +63,7 @@ def resolve(store: SqlStore, tool_call_id: str, verdict: Verdict, now: str) -> C
         _doubt(store, row, verdict, now)
     else:
         raise UsageError(f"a verdict is one of {', '.join(VERDICTS)}")
-    _let_the_run_go_on(store, row.run_id, now)
+    let_the_run_go_on(store, row.run_id, now)
     return store.calls.get(row.call_no)
 
 
@@ -135,8 +135,23 @@ def decide_approval(store: SqlStore, approval_id: str, *, approved: bool, actor:
         detail = f"{actor} denied it" + (f": {reason}" if reason else "")
         store.calls.move(row, CallEvent.REFUSED, fence, now, error_code=DENIED, error_detail=detail)
     _write(store, row, Verdict(says, actor, reason=reason), now, None)
-    _let_the_run_go_on(store, row.run_id, now)
+    let_the_run_go_on(store, row.run_id, now)
     return store.calls.get(row.call_no)
+
+
+def answer_question(store: SqlStore, approval_id: str, *, text: str, actor: str, now: str) -> None:
+    """Close a notice with a person's words.
+
+    Raises:
+        NotFound: there is no such question.
+        VerdictRefused: it was answered already, or wants a verdict.
+    """
+    question = store.questions.get(approval_id)
+    if question is None:
+        raise NotFound(f"there is no question {approval_id!r}")
+    if question.status != "open" or not question.is_notice:
+        raise VerdictRefused(f"{approval_id} is {question.status} ({question.kind}), and takes no answer in words")
+    store.questions.answer(approval_id, answer=text, actor=actor, now=now)
 
 
 def _row_of(store: SqlStore, question: Question) -> CallRow:
@@ -168,10 +183,10 @@ def quarantine_problem(store: SqlStore, row: CallRow, now: str) -> str | None:
             return f"the process that sent it (pid {life.owner.pid}) is alive"
         if state is Liveness.UNKNOWN and not ended:
             return f"the process that sent it ran on {life.owner.host}, and nothing here can tell whether it lives"
-        if state is Liveness.DEAD:
-            children = living_children(life.owner)
-            if children:
-                return f"a child of the process that sent it is alive (pid {children[0]})"
+        # What a dead process has left may be older than the call; of a living one only what began with it counts.
+        children = living_children(life.owner, since=None if state is Liveness.DEAD else row.started_at)
+        if children:
+            return f"a child of the process that sent it is alive (pid {children[0]})"
     lost = [item.at for item in store.calls.evidence(row.tool_call_id) if item.says == "lost"]
     if lost:
         left = _lag_seconds(store, row) - seconds_between(lost[-1], now)
@@ -205,11 +220,12 @@ def _fence(store: SqlStore, row: CallRow) -> int:
     return run.lease_fence
 
 
-def _let_the_run_go_on(store: SqlStore, run_id: str, now: str) -> None:
+def let_the_run_go_on(store: SqlStore, run_id: str, now: str) -> None:
+    """Make a waiting run claimable where nothing is asked any more, or say what it still waits for (semantics #28)."""
     run = store.runs.get(run_id)
     if run is None or run.status is not RunStatus.WAITING:
         return
-    still_open = store.questions.open(run_id)
+    still_open = store.questions.awaited(run_id)
     if not still_open:
         store.runs.queue(run_id, RunStatus.WAITING, now)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,11 +9,8 @@ from perdure.core.transitions import CallEvent, next_call_status
 from perdure.model.errors import LeaseLost, StoreError
 from perdure.model.toolcall import CallKey, CallRow, CallStatus, Evidence, ReplayPolicy, SideEffectClass, UnmetRow
 from perdure.ports.store import Row
+from perdure.store.payloads import Payloads
 from perdure.store.statements import Statements
-
-INLINE_BYTES = 16 * 1024
-LARGEST_BYTES = 64 * 1024 * 1024
-_PAYLOAD_MARK = "sha256:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +36,7 @@ class NewCall:
     parent_call_id: str | None
     repeat_of: str | None
     request: str
+    call_index: int | None = None
     key_expires_at: str | None = None
     valid_until: str | None = None
     error_code: str | None = None
@@ -51,6 +48,7 @@ class CallRows:
 
     def __init__(self, statements: Statements) -> None:
         self._do = statements
+        self._payloads = Payloads(statements)
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -116,11 +114,11 @@ class CallRows:
 
     def response(self, call_no: int) -> str | None:
         """Return the stored receipt's value as tagged JSON."""
-        return self._load(self._do.value("stored_response", call_no=call_no))
+        return self._payloads.load(self._do.value("stored_response", call_no=call_no))
 
     def request(self, call_no: int) -> str:
         """Return the exact stored request as tagged JSON."""
-        return self._load(self._do.value("stored_request", call_no=call_no)) or "{}"
+        return self._payloads.load(self._do.value("stored_request", call_no=call_no)) or "{}"
 
     def ref_owner(self, tool_name: str, ref: str) -> str | None:
         """Return the id of the succeeded call that a provider's reference belongs to (R6)."""
@@ -184,8 +182,9 @@ class CallRows:
             fence=new.fence,
             branch=new.branch,
             parent_call_id=new.parent_call_id,
+            call_index=new.call_index,
             repeat_of=new.repeat_of,
-            request=self._keep(new.request),
+            request=self._payloads.keep(new.request),
             started_at=now if running else None,
             finished_at=now if new.status.settled else None,
             key_expires_at=new.key_expires_at,
@@ -233,7 +232,7 @@ class CallRows:
             status=row.status,
             fence=fence,
             now=now,
-            response=self._keep(response),
+            response=self._payloads.keep(response),
             ref=ref,
             delivered_seq=delivered_seq,
         )
@@ -277,6 +276,19 @@ class CallRows:
         )
         return to_status
 
+    def challenge(self, row: CallRow, fence: int, now: str, *, response: str, error_detail: str) -> None:
+        """End a call that was held back, with what its caller is told of the effects that speak against it."""
+        next_call_status(row.status, CallEvent.REFUSED)
+        self._do.write_one(
+            "challenge_call",
+            call_no=row.call_no,
+            status=row.status,
+            fence=fence,
+            now=now,
+            response=self._payloads.keep(response),
+            error_detail=error_detail,
+        )
+
     def adopt(self, call_no: int, fence: int, now: str, *, parent_call_id: str | None, branch: str) -> None:
         """Move a row to the caller that adopted it."""
         self._do.write_one(
@@ -287,9 +299,9 @@ class CallRows:
         """Take a row out of the call it was made inside, because that call ended without asking for it."""
         self._do.write_one("let_go_call", call_no=call_no, fence=fence, now=now)
 
-    def set_handle(self, call_no: int, fence: int, handle: str | None, now: str) -> None:
-        """Store the handle of a long remote job."""
-        self._do.write_one("set_handle", call_no=call_no, fence=fence, handle=handle, now=now)
+    def try_set_handle(self, call_no: int, fence: int, handle: str | None, now: str) -> bool:
+        """Store the handle of a long remote job, and return whether this owner still had the right to."""
+        return self._do.write("set_handle", call_no=call_no, fence=fence, handle=handle, now=now) == 1
 
     def add_evidence(self, tool_call_id: str, evidence: Evidence) -> None:
         """Append one fact; evidence needs no fence, because a late reply of an old owner counts too."""
@@ -304,35 +316,6 @@ class CallRows:
             detail=evidence.detail,
             ref=evidence.ref,
         )
-
-    # --- payloads ------------------------------------------------------------------------------------------------
-
-    def _keep(self, text: str) -> str:
-        if len(text) <= INLINE_BYTES // 4:
-            return text
-        data = text.encode("utf-8")
-        if len(data) <= INLINE_BYTES:
-            return text
-        if len(data) > LARGEST_BYTES:
-            raise StoreError(
-                f"a payload of {len(data)} bytes is over the {LARGEST_BYTES} bytes that a row may hold",
-                next_command="write large results to a file in run.workspace and return its path",
-            )
-        digest = hashlib.sha256(data).hexdigest()
-        self._do.write("add_payload", sha256=digest, bytes=data)
-        return _PAYLOAD_MARK + digest
-
-    def _load(self, kept: str | None) -> str | None:
-        if kept is None or not kept.startswith(_PAYLOAD_MARK):
-            return kept
-        digest = kept[len(_PAYLOAD_MARK) :]
-        row = self._do.one("get_payload", sha256=digest)
-        if row is None or hashlib.sha256(row[0]).hexdigest() != digest:
-            raise StoreError(
-                f"the payload {digest[:12]}… is missing or damaged",
-                next_command="put the ledger back from a copy; it is not repaired",
-            )
-        return bytes(row[0]).decode("utf-8")
 
 
 def _minted(call_no: int, new: NewCall, now: str) -> CallRow:

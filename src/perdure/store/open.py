@@ -7,12 +7,15 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from perdure.model.errors import StoreError
+from perdure.model.errors import LedgerDamaged, StoreError
 from perdure.ports.clock import Clock
 from perdure.ports.store import CrashPoint, no_crash_point
 from perdure.store.migrate import migrate
 from perdure.store.sql_store import SqlStore
 from perdure.store.sqlite.connection import SqliteConnection
+
+
+_CHECKSUMS = "page_checksums"
 
 
 def sqlite_path(url: str) -> str:
@@ -57,6 +60,9 @@ def open_store(
         connection.begin()
         if store.meta("ledger_id") is None:
             store.set_meta("ledger_id", new_ledger_id())
+            store.set_meta(_CHECKSUMS, "on" if connection.has_checksums else "off")
+        elif store.meta(_CHECKSUMS) == "on" and not connection.has_checksums:
+            raise LedgerDamaged(f"the ledger {path} was made with a checksum on each page, and its header denies it")
         connection.commit()
     except StoreError:
         connection.close()

@@ -23,6 +23,14 @@ class Question:
     actor: str | None
     answer: str | None
 
+    @property
+    def is_notice(self) -> bool:
+        """Whether it tells a person of something that has happened: no run waits for its answer."""
+        return self.kind == NOTICE_KIND and self.tool_call_id is not None
+
+
+NOTICE_KIND = "question"
+
 
 class QuestionRows:
     """The ``approvals`` table."""
@@ -76,6 +84,10 @@ class QuestionRows:
     def open(self, run_id: str | None = None) -> list[Question]:
         """Return the inbox, oldest first."""
         return [Question(*row) for row in self._do.rows("open_approvals", run_id=run_id)]
+
+    def awaited(self, run_id: str) -> list[Question]:
+        """Return what a run waits for, oldest first."""
+        return [item for item in self.open(run_id) if not item.is_notice]
 
     def answer(self, approval_id: str, *, answer: str, actor: str, now: str) -> None:
         """Close a question with a person's answer; single use."""

@@ -100,6 +100,14 @@ class RunRows:
         self._do.write("insert_attempt", run_id=row.run_id, attempt=row.attempt + 1, fence=fence, owner=text, now=now)
         return fence
 
+    def overdue(self, now: str) -> list[RunRow]:
+        """Return the waiting runs whose deadline has passed."""
+        return [_run(row) for row in self._do.rows("overdue_runs", now=now)]
+
+    def expire(self, run_id: str, fence: int, *, now: str, error_detail: str) -> None:
+        """End a waiting run because its deadline has passed."""
+        self._do.write_one("expire_run", run_id=run_id, fence=fence, now=now, error_detail=error_detail)
+
     def queue(self, run_id: str, status: RunStatus, now: str) -> int:
         """Make a waiting or failed run claimable again."""
         return self._do.write("queue_run", run_id=run_id, status=status, now=now)

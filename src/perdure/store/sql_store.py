@@ -7,6 +7,7 @@ from perdure.store.calls import CallRows
 from perdure.store.questions import QuestionRows
 from perdure.store.runs import RunRows, StepRows
 from perdure.store.statements import Statements
+from perdure.store.turns import TurnRows
 
 
 class SqlStore:
@@ -14,11 +15,22 @@ class SqlStore:
 
     def __init__(self, connection: SqlConnection, dialect: str, crash_point: CrashPoint = no_crash_point) -> None:
         self.connection = connection
+        self._dialect = dialect
+        self._crash_point = crash_point
         self._statements = Statements(connection, dialect, crash_point)
         self.runs = RunRows(self._statements)
         self.steps = StepRows(self._statements)
         self.calls = CallRows(self._statements)
+        self.turns = TurnRows(self._statements)
         self.questions = QuestionRows(self._statements)
+
+    def another(self) -> SqlStore:
+        """Return the same ledger on a new connection, for when this one has failed.
+
+        Raises:
+            StoreError: it cannot be opened either.
+        """
+        return SqlStore(self.connection.another(), self._dialect, self._crash_point)
 
     def meta(self, key: str) -> str | None:
         """Return a fact about the ledger itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any, cast
 
 import apsw
 
-from perdure.model.errors import ConstraintViolated, StorageFault, StoreError
+from perdure.model.errors import ConstraintViolated, LedgerDamaged, StorageFault, StoreError
 from perdure.ports.store import Row
+from perdure.store.sqlite import wal_check
+from perdure.store.sqlite.checksums import CHECKSUM_VFS, RESERVED_BYTES, checksum_vfs, is_damage, take_over_pages
 
 BUSY_TIMEOUT_MILLISECONDS = 30_000
+ANOTHER_BUSY_MILLISECONDS = 1_000
+PAGE_BYTES = 4096
 WAL_STRETCH_BYTES = 4 * 1024 * 1024
 _PRAGMAS: tuple[tuple[str, str, str], ...] = (
     ("journal_mode", "wal", "wal"),
@@ -46,8 +51,12 @@ class SqliteConnection:
         path: the file, or ``:memory:``.
         read_only: open without the right to write.
         allow_network_filesystem: skip the refusal of network mounts.
+        vfs: the VFS to use instead of the checksum VFS over the process's default one.
+        create: make the file if there is none.
+        busy_milliseconds: how long to wait for another process's transaction.
 
     Raises:
+        LedgerDamaged: the files do not hold what was written to them.
         StoreError: the library, the filesystem or a pragma makes durability uncertain.
     """
 
@@ -58,6 +67,8 @@ class SqliteConnection:
         read_only: bool = False,
         allow_network_filesystem: bool = False,
         vfs: str | None = None,
+        create: bool = True,
+        busy_milliseconds: int | None = None,
     ) -> None:
         if wal_reset_bug(library_version()):
             raise StoreError(
@@ -66,19 +77,76 @@ class SqliteConnection:
             )
         self.path = path
         self._pid = os.getpid()
+        self._allow_network_filesystem = allow_network_filesystem
+        self._given_vfs = vfs
         if path != ":memory:" and not allow_network_filesystem:
             _refuse_network_filesystem(path)
-        flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-        try:
-            self._db = apsw.Connection(path, flags=flags, vfs=vfs, statementcachesize=200)
-            # The stubs name a type of newer Pythons here, so that to the type checkers on 3.11 it is unknown.
-            self._execute = cast("Callable[..., Iterator[Row]]", cast(Any, self._db).execute)
-            self._db.set_busy_timeout(BUSY_TIMEOUT_MILLISECONDS)
-            if not read_only:
-                self._configure()
-        except apsw.Error as problem:
-            raise StoreError(f"cannot open the ledger {path}: {problem}") from problem
+        flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
+        flags |= apsw.SQLITE_OPEN_CREATE if create and not read_only else 0
+        busy = BUSY_TIMEOUT_MILLISECONDS if busy_milliseconds is None else busy_milliseconds
+        with _OPENING:
+            _refuse_damaged_log(path)
+            vfs = vfs if vfs is not None or path == ":memory:" else checksum_vfs()
+            try:
+                # A connection of ours leaves its log behind, if only an empty one.
+                if vfs == CHECKSUM_VFS and _size(path) > 0 and not os.path.exists(path + "-wal"):
+                    take_over_pages(path, busy)
+                self._open(flags, vfs, busy)
+            except apsw.Error as problem:
+                if is_damage(problem):
+                    raise _damaged(path, problem) from problem
+                raise StoreError(f"cannot open the ledger {path}: {problem}") from problem
         self._identity = _file_identity(path)
+
+    def _open(self, flags: int, vfs: str | None, busy_milliseconds: int) -> None:
+        self._db = apsw.Connection(self.path, flags=flags, vfs=vfs, statementcachesize=200)
+        # The stubs name a type of newer Pythons here, so that to the type checkers on 3.11 it is unknown.
+        self._execute = cast("Callable[..., Iterator[Row]]", cast(Any, self._db).execute)
+        self._db.set_busy_timeout(busy_milliseconds)
+        if flags & apsw.SQLITE_OPEN_READWRITE:
+            try:
+                self._reserve_checksums(vfs)
+                self._configure()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _reserve_checksums(self, vfs: str | None) -> None:
+        """Leave room for a checksum at the end of each page of a new file, and see that it is there in an old one."""
+        checked = vfs == CHECKSUM_VFS
+        if next(self._execute("PRAGMA page_count"))[0] == 0:
+            if checked:
+                self._db.reserve_bytes(reserve=RESERVED_BYTES)
+            return
+        page_bytes, reserved = next(self._execute("PRAGMA page_size"))[0], self._db.reserve_bytes()
+        if self.path != ":memory:" and (page_bytes != PAGE_BYTES or reserved not in (0, RESERVED_BYTES)):
+            raise _damaged(self.path, f"its header speaks of pages of {page_bytes} bytes, {reserved} of them reserved")
+        if reserved == RESERVED_BYTES and not checked:
+            raise StoreError(
+                f"the ledger {self.path} has a checksum on each page, which this build of apsw cannot keep",
+                next_command="install the apsw of PyPI, which brings the extension: pip install --only-binary :all: -U apsw",
+            )
+
+    @property
+    def has_checksums(self) -> bool:
+        """Return whether each page of the file carries a checksum."""
+        return self._db.reserve_bytes() == RESERVED_BYTES
+
+    def another(self) -> SqliteConnection:
+        """Return a new connection to the same file, which must exist.
+
+        Raises:
+            StoreError: it cannot be opened, or stands in memory only.
+        """
+        if self.path == ":memory:":
+            raise StoreError("a ledger in memory cannot be opened anew")
+        return SqliteConnection(
+            self.path,
+            allow_network_filesystem=self._allow_network_filesystem,
+            vfs=self._given_vfs,
+            create=False,
+            busy_milliseconds=min(BUSY_TIMEOUT_MILLISECONDS, ANOTHER_BUSY_MILLISECONDS),
+        )
 
     def _configure(self) -> None:
         for name, value, expected in _PRAGMAS:
@@ -119,14 +187,14 @@ class SqliteConnection:
         try:
             yield from self._execute(sql, parameters)
         except apsw.Error as problem:
-            raise _translate(problem) from problem
+            raise self._translate(problem) from problem
 
     def write(self, sql: str, parameters: Mapping[str, Any]) -> int:
         """Run a writing statement and return how many rows it changed."""
         try:
             self._execute(sql, parameters)
         except apsw.Error as problem:
-            raise _translate(problem) from problem
+            raise self._translate(problem) from problem
         return self._db.changes()
 
     def last_row(self) -> int:
@@ -139,13 +207,20 @@ class SqliteConnection:
             for _ in self._execute(sql):
                 continue
         except apsw.Error as problem:
-            raise _translate(problem) from problem
+            raise self._translate(problem) from problem
 
     def _control(self, sql: str) -> None:
         try:
             self._execute(sql)
         except apsw.Error as problem:
-            raise _translate(problem) from problem
+            raise self._translate(problem) from problem
+
+    def _translate(self, problem: apsw.Error) -> StoreError:
+        if isinstance(problem, apsw.ConstraintError):
+            return ConstraintViolated(f"the ledger refused a row: {problem}")
+        if is_damage(problem):
+            return _damaged(self.path, problem)
+        return StorageFault(f"the ledger could not be read or written: {type(problem).__name__}: {problem}")
 
     def begin(self) -> None:
         """Begin a writing transaction, waiting for other writers."""
@@ -192,7 +267,7 @@ class SqliteConnection:
 
     def backup_to(self, path: Path) -> None:
         """Copy the whole database to ``path``."""
-        target = apsw.Connection(str(path))
+        target = apsw.Connection(str(path), vfs=checksum_vfs() if self.has_checksums else None)
         with target.backup("main", self._db, "main") as backup:
             backup.step()
         target.close()
@@ -206,10 +281,27 @@ class SqliteConnection:
                 self._db.close()
 
 
-def _translate(problem: apsw.Error) -> StoreError:
-    if isinstance(problem, apsw.ConstraintError):
-        return ConstraintViolated(f"the ledger refused a row: {problem}")
-    return StorageFault(f"the ledger could not be read or written: {type(problem).__name__}: {problem}")
+def _damaged(path: str, what: object) -> LedgerDamaged:
+    return LedgerDamaged(f"the ledger {path} does not hold what was written to it: {what}")
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def _refuse_damaged_log(path: str) -> None:
+    """Refuse before SQLite opens the file: what it does then cannot be undone."""
+    if path == ":memory:":
+        return
+    try:
+        found = wal_check.damage(path)
+    except OSError as problem:
+        raise StoreError(f"cannot open the ledger {path}: {problem}") from problem
+    if found is not None:
+        raise _damaged(path, found)
 
 
 def _one() -> int:
@@ -221,6 +313,7 @@ def _one() -> int:
 
 
 _KEEP: list[Any] = []
+_OPENING = threading.Lock()
 
 
 def _file_identity(path: str) -> tuple[int, int] | None:

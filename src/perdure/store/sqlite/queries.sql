@@ -77,6 +77,15 @@ UPDATE runs SET status = :status, reason = :reason, updated_at = max(updated_at,
   lease_expires_at = NULL
 WHERE run_id = :run_id AND lease_fence = :fence AND status = 'running'
 
+-- name: overdue_runs
+SELECT {run}
+FROM runs WHERE status = 'waiting' AND deadline_at <= :now
+
+-- name: expire_run
+UPDATE runs SET status = 'failed', reason = NULL, updated_at = max(updated_at, :now), error_code = 'deadline',
+  error_detail = :error_detail
+WHERE run_id = :run_id AND lease_fence = :fence AND status = 'waiting'
+
 -- name: run_pointers
 UPDATE runs SET current_step_id = :step_id, last_checkpoint_id = coalesce(:checkpoint_id, last_checkpoint_id),
   updated_at = max(updated_at, :now)
@@ -119,12 +128,12 @@ WHERE run_id = :run_id AND normalized_args_hash = :args_hash AND tool_name = :to
 -- name: insert_call
 INSERT INTO tool_calls (tool_call_id, run_id, step_id, created_at, updated_at, tool_name, raw_tool_name, tool_namespace,
   side_effect_class, replay_policy, guarantee, policy_rule, normalized_args_hash, effect_scope, occurrence,
-  idempotency_key, dedupe_key, status, attempt, fence, branch, parent_call_id, repeat_of, request_ref, prepared_at,
-  started_at, finished_at, key_expires_at, valid_until, error_code, error_detail)
+  idempotency_key, dedupe_key, status, attempt, fence, branch, parent_call_id, call_index, repeat_of, request_ref,
+  prepared_at, started_at, finished_at, key_expires_at, valid_until, error_code, error_detail)
 SELECT :tool_call_id, :run_id, :step_id, :now, :now, :tool_name, :raw_tool_name, :namespace, :side_effect_class,
   :replay_policy, :guarantee, :policy_rule, :args_hash, :effect_scope, :occurrence, :idempotency_key, :dedupe_key,
-  :status, :attempt, :fence, :branch, :parent_call_id, :repeat_of, :request, :now, :started_at, :finished_at,
-  :key_expires_at, :valid_until, :error_code, :error_detail
+  :status, :attempt, :fence, :branch, :parent_call_id, :call_index, :repeat_of, :request, :now, :started_at,
+  :finished_at, :key_expires_at, :valid_until, :error_code, :error_detail
 WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: get_call
@@ -143,7 +152,8 @@ FROM tool_calls WHERE dedupe_key = :dedupe_key AND NOT (status = 'cancelled' AND
 -- name: index_calls
 SELECT call_no, tool_call_id, tool_namespace, tool_name, normalized_args_hash, branch, parent_call_id, same_as,
   (status = 'cancelled' AND same_as IS NULL) OR (status = 'failed' AND error_code IS 'challenged'),
-  parent_call_id IS NOT NULL AND (SELECT outer_call.status IN ('succeeded', 'failed') FROM tool_calls outer_call
+  parent_call_id IS NOT NULL AND (SELECT outer_call.status IN ('succeeded', 'failed')
+    AND outer_call.tool_namespace <> 'model' FROM tool_calls outer_call
     WHERE outer_call.tool_call_id = tool_calls.parent_call_id)
 FROM tool_calls WHERE run_id = :run_id ORDER BY call_no
 
@@ -204,6 +214,25 @@ UPDATE tool_calls SET status = :to_status, updated_at = :now, finished_at = :fin
   caused_by_call_id = :caused_by
 WHERE call_no = :call_no AND status = :status
   AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+
+-- name: challenge_call
+UPDATE tool_calls SET status = 'failed', error_code = 'challenged', error_detail = :error_detail,
+  response_ref = :response, finished_at = :now, updated_at = :now
+WHERE call_no = :call_no AND status = :status
+  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+
+-- name: bind_turn_call
+INSERT OR REPLACE INTO turn_calls (parent_call_id, call_index, tool_call_id, adopted)
+SELECT :parent_call_id, :call_index, :tool_call_id, :adopted
+WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+
+-- name: unbind_turn_calls
+DELETE FROM turn_calls WHERE tool_call_id = :tool_call_id
+  AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+
+-- name: get_turn_call
+SELECT c.call_no, t.adopted FROM turn_calls t JOIN tool_calls c ON c.tool_call_id = t.tool_call_id
+WHERE t.parent_call_id = :parent_call_id AND t.call_index = :call_index
 
 -- name: set_handle
 UPDATE tool_calls SET handle = :handle, updated_at = :now
@@ -297,7 +326,11 @@ SELECT value FROM meta WHERE key = :key
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 
 -- name: newest_time
-SELECT max(updated_at) FROM runs
+SELECT max(moment) FROM (
+  SELECT max(updated_at) AS moment FROM runs
+  UNION ALL SELECT updated_at FROM (SELECT updated_at FROM tool_calls ORDER BY call_no DESC LIMIT 1)
+  UNION ALL SELECT at FROM (SELECT at FROM evidence ORDER BY evidence_no DESC LIMIT 1)
+)
 
 -- name: set_wait_reason
 UPDATE runs SET reason = :reason, updated_at = max(updated_at, :now) WHERE run_id = :run_id AND status = 'waiting'

@@ -1,0 +1,130 @@
+"""What is put to a person, or told to a model, before a call may start: approvals, and challenges (G2, G3)."""
+
+from __future__ import annotations
+
+import json
+
+from perdure.core.answers import REPEAT_OF
+from perdure.core.codec import decode, encode
+from perdure.core.transitions import CallEvent
+from perdure.model.toolcall import CallKey, CallRow, CallStatus
+from perdure.runtime import recording
+from perdure.runtime.life import Life
+from perdure.runtime.request import CallRequest
+from perdure.store.sql_store import SqlStore
+
+SHOWN_CHARACTERS = 300
+
+
+def passed_for(store: SqlStore, row: CallRow | None) -> frozenset[str]:
+    """Return the kin that a person passed for this one row (a verdict binds one pair)."""
+    if row is None:
+        return frozenset()
+    passed: set[str] = set()
+    for item in store.calls.evidence(row.tool_call_id):
+        if item.kind == "verdict" and item.says == "another" and item.detail:
+            passed.update(json.loads(item.detail)["kin"])
+    return frozenset(passed)
+
+
+def ask_approval(life: Life, store: SqlStore, row: CallRow, request: CallRequest, now: str) -> None:
+    """Put a call that needs a person's consent into the inbox."""
+    store.questions.ask(
+        "a" + life.around.new_token(),
+        run_id=life.run_id,
+        fence=life.fence,
+        tool_call_id=row.tool_call_id,
+        kind="approval",
+        summary=f"{recording.named(store, row)}: may it be sent?",
+        detail=json.dumps({"arguments": json.loads(request.stored)}),
+        request_hash=request.key.args_hash,
+        now=now,
+    )
+
+
+def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[CallRow, ...]) -> CallRow:
+    """Turn a challenged call into one question that lists every kin that speaks against it."""
+    row = store.calls.get(row.call_no)
+    if row.status is not CallStatus.PREPARED:
+        return row
+    now = life.now()
+    store.calls.move(row, CallEvent.ASK_APPROVAL, life.fence, now)
+    ids = [item.tool_call_id for item in against]
+    again = any(
+        item.tool_call_id in json.loads(question.detail or "{}").get("kin", ())
+        for item in against
+        for other in store.calls.same_tool(life.run_id, CallKey(row.tool_namespace, row.tool_name, row.args_hash))
+        if other.call_no != row.call_no
+        for question in store.questions.of_call(other.tool_call_id)
+        if question.kind == "challenge"
+    )
+    hint = "; your arguments change per life: use run.memo" if again else ""
+    store.questions.ask(
+        "a" + life.around.new_token(),
+        run_id=life.run_id,
+        fence=life.fence,
+        tool_call_id=row.tool_call_id,
+        kind="challenge",
+        summary=f"{recording.named(store, row)}: an earlier life already did {_listed(store, against)}; "
+        f"is this the same or another?{hint}",
+        detail=json.dumps({"kin": ids}),
+        request_hash=row.args_hash,
+        now=now,
+    )
+    life.challenged += 1
+    return store.calls.get(row.call_no)
+
+
+def _listed(store: SqlStore, rows: tuple[CallRow, ...]) -> str:
+    return ", ".join(f"{row.tool_call_id} {recording.named(store, row)} at {row.finished_at}" for row in rows)
+
+
+def refuse_challenged(
+    life: Life, store: SqlStore, row: CallRow, against: tuple[CallRow, ...], *, told: str | None = None
+) -> CallRow:
+    """End a challenged call that its caller wants to hear of: nothing happened.
+
+    Args:
+        against: every kin that speaks against it; a model that is told of them has seen them (R0).
+        told: what a model is told, the same in every life.
+    """
+    row = store.calls.get(row.call_no)
+    if row.status is CallStatus.PREPARED:
+        listed = ", ".join(f"{item.tool_call_id} at {item.finished_at}" for item in against)
+        detail = told or f"an effect of this kind was already done: {listed}"
+        kin = [item.tool_call_id for item in against]
+        store.calls.challenge(row, life.fence, life.now(), response=encode({"kin": kin}), error_detail=detail)
+        life.challenged += 1
+    return store.calls.get(row.call_no)
+
+
+def kin_told(store: SqlStore, row: CallRow) -> list[int]:
+    """Return the numbers of the rows that a challenge listed to a model."""
+    listed = decode(store.calls.response(row.call_no) or '{"kin": []}')["kin"]
+    rows = (store.calls.by_id(tool_call_id) for tool_call_id in listed)
+    return [item.call_no for item in rows if item is not None]
+
+
+def told_to_model(store: SqlStore, row: CallRow, against: tuple[CallRow, ...], problem: str) -> str:
+    """Return what a model reads instead of a result: what was done, when, and how to ask for a second one."""
+    lines = [f"Nothing was done by this call of {row.tool_name}."]
+    if problem:
+        lines.append(f"{problem}.")
+    if against:
+        lines.append("This was done before:")
+    lines += [f"- {item.tool_call_id}: {recording.named(store, item)}{_outcome(store, item)}" for item in against]
+    if against:
+        newest = against[-1].tool_call_id
+        lines.append(
+            f"If you meant that, go on with its result. If you want one more on purpose, call {row.tool_name} again "
+            f'with "{REPEAT_OF}": "{newest}" among the arguments.'
+        )
+    return "\n".join(lines)
+
+
+def _outcome(store: SqlStore, row: CallRow) -> str:
+    if row.status is CallStatus.ABANDONED:
+        return f" was started at {row.started_at}; nobody knows whether it happened, and a person decided to go on"
+    result = store.calls.response(row.call_no) or "null"
+    shown = result if len(result) <= SHOWN_CHARACTERS else result[:SHOWN_CHARACTERS] + "…"
+    return f" was done at {row.finished_at}; its result: {shown}"

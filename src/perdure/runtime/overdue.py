@@ -1,0 +1,35 @@
+"""A deadline that passes while nobody drives the run: whoever touches the ledger next applies it (semantics #39)."""
+
+from __future__ import annotations
+
+from perdure.core.transitions import CallEvent, RunEvent, next_run_status
+from perdure.model.run import RunRow, RunStatus
+from perdure.model.toolcall import DENIED, CallStatus
+from perdure.runtime.life import Surroundings
+from perdure.store.sql_store import SqlStore
+
+
+def end_overdue_runs(around: Surroundings) -> None:
+    """End every waiting run whose absolute deadline has passed; what is in doubt stays in the inbox."""
+    now = around.clock.now()
+    if around.ledger.read(lambda store: store.runs.overdue(now)):
+        around.ledger.run(lambda store: _end_all(store, now))
+
+
+def _end_all(store: SqlStore, now: str) -> None:
+    for run in store.runs.overdue(now):
+        _end(store, run, now)
+
+
+def _end(store: SqlStore, run: RunRow, now: str) -> None:
+    said = f"the deadline {run.deadline_at} passed while the run waited"
+    for row in store.calls.open(run.run_id):
+        if row.status is CallStatus.AWAITING_APPROVAL:
+            store.calls.move(
+                row, CallEvent.REFUSED, run.lease_fence, now, error_code=DENIED, error_detail=f"it expired: {said}"
+            )
+            store.questions.close_of_call(row.tool_call_id, answer="expired", actor="perdure", now=now)
+        elif row.status is CallStatus.PREPARED:
+            store.calls.move(row, CallEvent.WITHDRAWN, run.lease_fence, now)
+    next_run_status(RunStatus.WAITING, RunEvent.RAISE)
+    store.runs.expire(run.run_id, run.lease_fence, now=now, error_detail=said)
