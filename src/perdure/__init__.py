@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perdure.config.tool_schema import schema_of
     from perdure.engine import Engine
     from perdure.model.errors import (
         CallAbandoned,
@@ -35,10 +36,13 @@ if TYPE_CHECKING:
     from perdure.model.run import Outcome
     from perdure.ports.tool import CallContext, Probe, ToolFailed, current_call, tool, wrap
     from perdure.quick import arun, open, run
+    from perdure.quick.scope import run_scope
     from perdure.runtime.faces import AsyncRun, Run
     from perdure.runtime.life import Tuning
+    from perdure.runtime.turns import AsyncTurn, ToolResult, Turn, TurnCall
 
 _HOME = {
+    "perdure.config.tool_schema": ("schema_of",),
     "perdure.engine": ("Engine",),
     "perdure.model.errors": (
         "CallAbandoned",
@@ -65,8 +69,10 @@ _HOME = {
     "perdure.model.run": ("Outcome",),
     "perdure.ports.tool": ("CallContext", "Probe", "ToolFailed", "current_call", "tool", "wrap"),
     "perdure.quick": ("arun", "open", "run"),
+    "perdure.quick.scope": ("run_scope",),
     "perdure.runtime.faces": ("AsyncRun", "Run"),
     "perdure.runtime.life": ("Tuning",),
+    "perdure.runtime.turns": ("AsyncTurn", "ToolResult", "Turn", "TurnCall"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -74,14 +80,20 @@ __version__ = "0.1.0"
 __all__ = [  # noqa: RUF022 - grouped by what they are for
     "run",
     "arun",
+    "run_scope",
     "open",
     "Engine",
     "Outcome",
     "Run",
     "AsyncRun",
+    "Turn",
+    "AsyncTurn",
+    "TurnCall",
+    "ToolResult",
     "Tuning",
     "tool",
     "wrap",
+    "schema_of",
     "current_call",
     "CallContext",
     "Probe",

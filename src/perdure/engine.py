@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -23,12 +24,14 @@ from perdure.runtime.agent import LoadedFar, describe, load_agent, loading, name
 from perdure.runtime.claim import kill_owner
 from perdure.runtime.crashpoints import Knobs
 from perdure.runtime.desk import Desk
+from perdure.runtime.faces import Run
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.lease import mark_children, this_process
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings, Tuning
 from perdure.runtime.registry import Registry, tools_of_module
 from perdure.runtime.runner import Job, Runner
+from perdure.runtime.scope import AsyncScope, sync_scope
 from perdure.store.open import open_store
 
 AnyTool = Tool[Any, Any]
@@ -178,6 +181,32 @@ class Engine(Desk):
         """Do what ``resume`` does inside a running event loop."""
         return await self._adrive(self._job_of(self._row(run_id), main, wait, reopen=True))
 
+    def scope(
+        self, run_id: str, inputs: Mapping[str, Any] | None = None, *, wait: bool = False
+    ) -> AbstractContextManager[Run]:
+        """Return a ``with`` whose body is one life of a run; the same ``run_id`` again goes on with it.
+
+        Args:
+            run_id: names the run.
+            inputs: what ``run.inputs`` returns.
+            wait: stay and wait for people's answers.
+
+        Raises:
+            NotEntered: at the beginning; the run has ended, or waits for a person.
+            RunSuspended: in the body or at its end; the run waits.
+        """
+        return sync_scope(Runner(self._around, self._heartbeat), self._scope_job(run_id, inputs, wait))
+
+    def ascope(self, run_id: str, inputs: Mapping[str, Any] | None = None, *, wait: bool = False) -> AsyncScope:
+        """Return an ``async with`` whose body is one life of a run. Arguments and errors as in ``scope``."""
+        return AsyncScope(Runner(self._around, self._heartbeat), self._scope_job(run_id, inputs, wait))
+
+    def _scope_job(self, run_id: str, inputs: Mapping[str, Any] | None, wait: bool) -> Job:
+        spec = RunSpec(name=run_id, agent=SCOPE_AGENT, inputs=dict(inputs or {}))
+        row = self._row(self._accept(spec, run_id, None))
+        policy = self._policy_of(row, ())
+        return Job(run_id, spec_of(row), _no_agent, self._registry.copy(), waits=wait, reopen=True, policy=policy)
+
     def _prepare(
         self,
         job: JobFile | Main | str | Path,
@@ -201,19 +230,21 @@ class Engine(Desk):
             path = found or ""
             spec = RunSpec(name=name_of(agent), agent=agent, inputs=dict(inputs or {}))
         registry.add_reachable(main)
-        workspaces = (self.state_dir / "workspaces").absolute()
-        run_id = accept(
-            self._around,
-            spec,
-            run_id,
-            path=path or None,
-            policies=[str(item.absolute()) for item in self._policy_paths],
-            entrypoint=self._entrypoint,
-            workspaces=workspaces,
-        )
+        run_id = self._accept(spec, run_id, path or None)
         row = self._row(run_id)
         policy = self._policy_of(row, own_policies)
         return Job(run_id, spec_of(row), main, registry, waits=wait, reopen=False, policy=policy)
+
+    def _accept(self, spec: RunSpec, run_id: str | None, path: str | None) -> str:
+        return accept(
+            self._around,
+            spec,
+            run_id,
+            path=path,
+            policies=[str(item.absolute()) for item in self._policy_paths],
+            entrypoint=self._entrypoint,
+            workspaces=(self.state_dir / "workspaces").absolute(),
+        )
 
     def _open_job(self, job: JobFile, registry: Registry) -> Main:
         if job.resume != "reentry":
@@ -275,6 +306,9 @@ class Engine(Desk):
         if not inspect.iscoroutinefunction(job.main):
             raise UsageError("arun needs an async main; use run for a sync one")
         return self._told(job, await run_async(Runner(self._around, self._heartbeat), job))
+
+
+SCOPE_AGENT = "run_scope"
 
 
 def _no_agent(_run: Any) -> Any:

@@ -7,7 +7,7 @@ PerdureError
 │   ├── CallChallenged    looks like an effect that was already done (``on_challenge="raise"``)
 │   ├── CallAbandoned     a person decided to go on without knowing the outcome
 │   └── DedupeConflict    one dedupe_key, two different effect scopes
-├── NoActiveRun  SpecMismatch  SpecError  DeadlineExceeded  PolicyError  ToolConflict  UnstorableValue
+├── NoActiveRun  SpecMismatch  SpecError  DeadlineExceeded  SimulationMissing  PolicyError  ToolConflict  UnstorableValue
 ├── NotFound  LeaseHeld  LeaseLost  VerdictRefused  UsageError
 └── StoreError
     └── StorageFault  ConstraintViolated  SchemaError
@@ -170,6 +170,15 @@ class DeadlineExceeded(PerdureError):
     default_safe = "No new call was started after the deadline."
 
 
+class SimulationMissing(PerdureError):
+    """A tool is not to be entered, and nothing says what its caller gets instead."""
+
+    code = "PERDURE-133"
+    exit_code = 2
+    default_safe = "Nothing was sent."
+    default_next = "give the tool a @simulate function"
+
+
 class UsageError(PerdureError):
     """The command or function was used in a way that cannot work."""
 
@@ -228,6 +237,14 @@ class StorageFault(StoreError):
     default_next = "free the disk or repair the store, then: perdure resume @last"
 
 
+class LedgerDamaged(StorageFault):
+    """The files of the ledger do not hold what was written to them: a page, the log or a payload was changed since."""
+
+    code = "PERDURE-405"
+    default_safe = "Nothing was sent on the strength of what cannot be read, and nothing is repaired by guessing."
+    default_next = "put the ledger back from a copy: docs/when-the-disk-fails.md"
+
+
 class ConstraintViolated(StoreError):
     """A row would break a rule that the database keeps."""
 
@@ -243,3 +260,16 @@ class SchemaError(StoreError):
 
 class RunSuspended(BaseException):
     """The life of this run has ended; it goes on in a later one. Let it pass."""
+
+
+class ScopeLeft(RunSuspended, SystemExit):
+    """A ``run_scope`` cannot be entered, or its run waits: a script that lets it pass ends with the run's exit code.
+
+    Args:
+        said: where the run stands.
+        exit_code: as in the table of exit codes.
+    """
+
+    def __init__(self, said: str, exit_code: int) -> None:
+        super().__init__(said)
+        self.code = exit_code

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.model.errors import LeaseLost, RunSuspended, StoreError
 from perdure.model.policy import Policy
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import drive_sync, recording, starting
+from perdure.runtime import drive_sync, late_receipt, starting
 from perdure.runtime.claim import claim
 from perdure.runtime.door import Door
-from perdure.runtime.ending import Ending, end_life
+from perdure.runtime.ending import Ending, end_children_of_doubts, end_life, interrupt_life
 from perdure.runtime.faces import Run
 from perdure.runtime.frame import Frame
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.life import Life, Surroundings
 from perdure.runtime.registry import Registry
 from perdure.runtime.steps import steps_by_name
+from perdure.runtime.stopping import Doing, Stopping, listening
 from perdure.store.sql_store import SqlStore
 
 
@@ -33,6 +35,14 @@ class Job:
     waits: bool
     reopen: bool
     policy: Policy
+
+
+@dataclass(slots=True)
+class Stay:
+    """An agent's stay in its run: the door it calls through, and how it ended."""
+
+    door: Door
+    ending: Ending | None = None
 
 
 class Runner:
@@ -62,19 +72,46 @@ class Runner:
 
     def run(self, job: Job) -> bool:
         """Run one life of a sync agent, and return whether there was one: a run that has ended has no more."""
+        with self.living(job) as stay:
+            if stay is not None and stay.ending is None:
+                stay.ending = self._enter(stay.door, job.main)
+            return stay is not None
+
+    @contextmanager
+    def living(self, job: Job) -> Generator[Stay | None, None, None]:
+        """Live one life of a sync agent around the body of a ``with``; ``None`` where the run has ended.
+
+        The body enters the agent, unless there is an ending already, and says how it ended.
+        """
         life = self.begin(job, is_async=False)
         if life is None:
-            return False
+            yield None
+            return
+        life.stopping = Stopping(life.around.tuning.interrupt_grace_seconds)
         try:
-            door = Door(life)
-            open_rows = life.ledger.read(lambda store: started_rows(store, life))
-            for row in open_rows:
-                self._settle(door, row)
-            barred = self.barred(life)
-            self.end(life, self._enter(door, job.main) if barred is None else barred)
+            with listening(life.stopping), self._lived(life, life.stopping) as stay:
+                yield stay
+        except (LeaseLost, StoreError) as problem:
+            raise late_receipt.last_word(life, problem) from problem.__cause__
         finally:
             self.forget(life)
-        return True
+
+    @contextmanager
+    def _lived(self, life: Life, stopping: Stopping) -> Generator[Stay, None, None]:
+        try:
+            stay = Stay(Door(life))
+            for row in self.to_settle(life):
+                self._settle(stay.door, row)
+            stay.ending = self.barred(life)
+            yield stay
+            stopping.check()  # a program that swallowed its interrupt was stopped all the same
+        except (KeyboardInterrupt, SystemExit):
+            stopping.doing = Doing.ENGINE
+            self.interrupt(life)
+            raise
+        stopping.doing = Doing.ENGINE
+        self.end(life, stay.ending or Ending())
+        stopping.check()
 
     def _settle(self, door: Door, row: CallRow) -> None:
         life = door.life
@@ -90,11 +127,14 @@ class Runner:
                 return Ending(result=main(Run(door)))
         except RunSuspended:
             return Ending(suspended=True)
-        except (KeyboardInterrupt, SystemExit):
-            self.interrupt(door.life)
-            raise
         except Exception as problem:
             return Ending(error=problem)
+
+    def to_settle(self, life: Life) -> list[CallRow]:
+        """Return the rows that must be settled before the agent is entered: none where the deadline has passed."""
+        if starting.deadline_problem(life) is not None:
+            return []
+        return life.ledger.read(lambda store: started_rows(store, life))
 
     def barred(self, life: Life) -> Ending | None:
         """Take the rows of earlier lives as unmet; return why the agent may not be entered, or ``None`` (R3, R202)."""
@@ -106,26 +146,26 @@ class Runner:
                 for row in store.calls.open(life.run_id)
             )
 
-        if life.ledger.read(doubtful):
-            return Ending(suspended=True)
+        waits = life.ledger.read(doubtful)
         problem = starting.deadline_problem(life)
-        return Ending(error=problem) if problem is not None else None
+        if problem is not None:
+            return Ending(error=problem)
+        return Ending(suspended=True) if waits else None
 
     def forget(self, life: Life) -> None:
         """Stop renewing the lease of a life that has ended."""
         self._heartbeat.remove(life)
 
     def interrupt(self, life: Life) -> None:
-        """Leave a run that a signal stopped: what was started is in doubt, and anybody may resume."""
+        """Leave a run that a signal stopped: what was sent and not answered is in doubt, and anybody may resume."""
         life.close()
-        now = life.now()
+        self._end_children(life)
+        if not isinstance(life.failure, LeaseLost | StoreError):
+            life.ledger.run(lambda store: interrupt_life(life, store))
 
-        def leave(store: SqlStore) -> None:
-            for row in store.calls.open(life.run_id):
-                recording.store_left_behind(life, store, row)
-            store.runs.end_life(life.run_id, life.fence, how="interrupted", now=now, counts=life.counts(0))
-
-        life.ledger.run(leave)
+    def _end_children(self, life: Life) -> None:
+        if life.failure is None and self._heartbeat.alone(life):
+            end_children_of_doubts(life)
 
     def end(self, life: Life, ending: Ending) -> None:
         """Write how the life ended.
@@ -138,6 +178,7 @@ class Runner:
             raise life.failure
         if isinstance(ending.error, LeaseLost | StoreError):
             raise ending.error
+        self._end_children(life)
         try:
             life.ledger.run(lambda store: end_life(life, store, ending))
         except StoreError as problem:

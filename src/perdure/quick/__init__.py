@@ -13,6 +13,7 @@ from perdure.config.settings import resolve
 from perdure.engine import AnyTool, Engine
 from perdure.model.errors import PerdureError
 from perdure.model.run import Outcome, RunStatus
+from perdure.ports.clock import Clock
 from perdure.runtime.agent import LoadedFar, loading
 from perdure.runtime.life import Tuning
 
@@ -24,6 +25,7 @@ def open(
     policies: Iterable[str | Path] = (),
     state_dir: str | Path | None = None,
     tuning: Tuning | None = None,
+    clock: Clock | None = None,
 ) -> Engine:
     """Open a ledger.
 
@@ -32,6 +34,7 @@ def open(
         tools: registered for every run.
         policies: overlay files, after those of ``PERDURE_POLICIES_PATH``.
         state_dir: where the ledger and the workspaces are.
+        tuning, clock: for tests and special needs; ``perdure.testing.FakeClock`` is a clock.
 
     Raises:
         StoreError, PolicyError: it cannot be used safely.
@@ -49,6 +52,7 @@ def open(
         policies=settings.policy_paths(),
         state_dir=home,
         tuning=tuning,
+        clock=clock,
         command_flags=flags,
     )
 
@@ -109,8 +113,14 @@ def _spoken() -> Generator[None, None, None]:
     try:
         yield
     except PerdureError as problem:
-        problem.add_note(f"  safe: {problem.safe}\n  next: {problem.next_command}")
+        speak(problem)
         raise
+
+
+def speak(problem: BaseException) -> None:
+    """Let an error of ours say what is safe and what to do next, below its traceback."""
+    if isinstance(problem, PerdureError):
+        problem.add_note(f"  safe: {problem.safe}\n  next: {problem.next_command}")
 
 
 def say(outcome: Outcome) -> None:
