@@ -178,12 +178,23 @@ def gate(
     passed: tuple[str, ...] = (),
     cited: str | None = None,
     held: tuple[CallRow, ...] = (),
+    elsewhere: tuple[CallRow, ...] = (),
+    told: tuple[str, ...] = (),
     model_driven: bool = False,
 ) -> tuple[Gate, tuple[str, ...]]:
     """Return what the guard says and the ids it names."""
-    found, against = guard(
-        GuardFacts(unmet, seen, frozenset(passed), repeat, cited, held_kin=held, model_driven=model_driven)
+    facts = GuardFacts(
+        unmet,
+        (*seen, *elsewhere),
+        frozenset(passed),
+        repeat,
+        cited,
+        known_here=frozenset(item.tool_call_id for item in seen),
+        told=told,
+        held_kin=held,
+        model_driven=model_driven,
     )
+    found, against = guard(facts)
     return found, tuple(item.tool_call_id for item in against)
 
 
@@ -254,11 +265,20 @@ def test_a_model_waits_for_a_running_twin_and_is_then_told_of_it() -> None:
     assert gate(held=(running,)) == (Gate.PASS, ())
 
 
+def test_what_another_reader_has_seen_is_told_too() -> None:
+    assert gate((), (), elsewhere=(row(2),), model_driven=True) == (Gate.CHALLENGE_SEEN, ("r1.2",))
+
+
+def test_a_citation_that_a_challenge_has_asked_for_is_never_wrong_once() -> None:
+    assert gate((), (), cited="r1.2", told=("r1.2",), model_driven=True) == (Gate.PASS, ())
+
+
 def test_a_model_cites_the_newest_that_it_has_seen_itself() -> None:
     assert gate((), (row(1),), cited="r1.1", model_driven=True) == (Gate.PASS, ())
     assert gate((), (row(1), row(2)), cited="r1.1", model_driven=True) == (Gate.WRONG_CITATION, ("r1.1", "r1.2"))
     assert gate((), (row(1),), held=(row(2),), cited="r1.2", model_driven=True)[0] is Gate.WRONG_CITATION
     assert gate((), (), cited="r1.2", model_driven=True) == (Gate.WRONG_CITATION, ())
+    assert gate((), (), elsewhere=(row(2),), cited="r1.2", model_driven=True) == (Gate.WRONG_CITATION, ("r1.2",))
     assert gate((row(3),), (row(1),), cited="r1.1", model_driven=True) == (Gate.CHALLENGE_UNMET, ("r1.3",))
 
 
@@ -284,7 +304,8 @@ def test_a_model_cites_the_newest_that_it_has_seen_itself() -> None:
 def test_a_citation_names_the_newest_kin_that_was_done_and_seen(
     cited: str, seen: tuple[CallRow, ...], already: bool, problem: str | None
 ) -> None:
-    found = citation_error(GuardFacts((), seen, frozenset(), None, cited, cited_before=already))
+    known = frozenset(item.tool_call_id for item in seen)
+    found = citation_error(GuardFacts((), seen, frozenset(), None, cited, cited_before=already, known_here=known))
     if problem is None:
         assert found is None
     else:

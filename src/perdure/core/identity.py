@@ -98,7 +98,9 @@ class GuardFacts:
     """What the guard looks at, all read inside the transaction that would start the call.
 
     Args:
-        unmet_kin, seen_kin: oldest first; seen by the reader who asks for this call.
+        unmet_kin, seen_kin: oldest first; unmet to the reader who asks for this call, seen by any.
+        known_here: ids of those that this very reader has seen, or was told of: only they can be cited.
+        told: ids of rows of the tool that a challenge has told it of, kin or not.
         held_kin: kin that other live calls hold; a model is told of them, a program's twins are no concern of it.
         passed: ids that a person passed for this row only.
         repeat: what a rule or a declaration says of repeats; ``None`` leaves it to the kind of caller.
@@ -113,6 +115,8 @@ class GuardFacts:
     repeat: Repeat | None
     cited: str | None = None
     cited_before: bool = False
+    known_here: frozenset[str] = frozenset()
+    told: tuple[str, ...] = ()
     held_kin: tuple[CallRow, ...] = ()
     model_driven: bool = False
 
@@ -160,12 +164,14 @@ def citation_error(facts: GuardFacts) -> str | None:
     """
     done = _newest_last(facts)
     if not done:
-        return f"repeat_of={facts.cited}: nothing of this kind was done and seen in this life"
-    newest = done[-1]
-    if newest.tool_call_id != facts.cited:
-        return f"repeat_of={facts.cited} is not the newest of its kind; the newest is {newest.tool_call_id}"
-    if newest not in facts.seen_kin:
-        return f"repeat_of={facts.cited}: its result was not seen yet"
+        if facts.cited in facts.told and not facts.cited_before:
+            return None  # cited as a challenge has said, where nothing is in its way any more
+        return f"repeat_of={facts.cited}: nothing of this kind was done and seen in this life; ask without it"
+    newest = done[-1].tool_call_id
+    if newest != facts.cited:
+        return f"repeat_of={facts.cited} is not the newest of its kind; the newest is {newest}"
+    if newest not in facts.known_here:
+        return f"repeat_of={facts.cited}: its result was not seen here yet"
     if facts.cited_before:
         return f"repeat_of={facts.cited} was cited before; a receipt allows one repeat"
     return None

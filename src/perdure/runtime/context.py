@@ -34,13 +34,20 @@ def _alone(method: Callable[Concatenate[Context, P], T]) -> Callable[Concatenate
 class Reader:
     """One reader with one memory, a context in the words of R0: ``main`` of a life, or the messages of a model's loop.
 
-    ``seen`` are the rows whose outcome was delivered to it; nothing is seen at its beginning.
+    ``seen`` are the rows whose outcome was delivered to it; nothing is seen at its beginning. ``listed`` are those that
+    a challenge has told it of: it knows of them, and may cite them, but nobody has asked for them yet, and to any
+    other reader they are unmet.
     """
 
-    __slots__ = ("seen",)
+    __slots__ = ("listed", "seen")
 
     def __init__(self) -> None:
         self.seen: set[int] = set()
+        self.listed: set[int] = set()
+
+    def knows(self, call_no: int) -> bool:
+        """Return whether a row's outcome was delivered to it, or told to it by a challenge."""
+        return call_no in self.seen or call_no in self.listed
 
 
 class Context:
@@ -90,9 +97,21 @@ class Context:
 
     @_alone
     def find_equal(
-        self, key: CallKey, branch: str, fetch: Callable[[int], CallRow], *, cited: str | None = None
+        self,
+        key: CallKey,
+        branch: str,
+        fetch: Callable[[int], CallRow],
+        *,
+        cited: str | None = None,
+        reader: Reader | None = None,
     ) -> CallRow | None:
-        """Return the unmet equal row that a call adopts, or ``None`` (F3); never the one that it cites."""
+        """Return the unmet equal row that a call adopts, or ``None`` (F3).
+
+        Args:
+            cited: what the call cites, which it does not mean.
+            reader: who asks; what a challenge has told it of is not unmet to it.
+        """
+        known = (reader or self.main).listed
         rows = self._equal.get(key)
         if not rows:
             return None
@@ -101,7 +120,7 @@ class Context:
         while own and own[0] not in rows:
             own.popleft()
         for call_no in chain(own or (), rows):
-            if call_no in rows:
+            if call_no in rows and call_no not in known:
                 found = adopt([fetch(call_no)], key, branch, stand_ins)
                 if found is not None:
                     return found
@@ -121,6 +140,11 @@ class Context:
     def unmet(self) -> Iterator[int]:
         """Yield the numbers of all unmet rows."""
         return iter(tuple(self._key_of))
+
+    @_alone
+    def never_told(self) -> list[int]:
+        """Return the numbers of the unmet rows that no reader was told of either, oldest first (R5)."""
+        return sorted(n for n in self._key_of if not any(n in reader.listed for reader in self._readers))
 
     @_alone
     def holds(self, call_no: int) -> bool:
@@ -159,6 +183,7 @@ class Context:
         """A new context begins for a reader: what is not ``kept`` of what it saw is unmet again (R0)."""
         dropped = sorted(reader.seen - kept)
         reader.seen &= kept
+        reader.listed &= kept
         for call_no in dropped:
             if not self.holds(call_no) and not self.seen_by_any(call_no):
                 row = fetch(call_no)

@@ -13,8 +13,10 @@ from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.errors import CallDenied, CallError, DeadlineExceeded
 from perdure.model.run import RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import recording, starting
+from perdure.runtime import challenges, recording
 from perdure.runtime.actions import LIVING_SENDERS
+from perdure.runtime.checkpointing import INTERRUPT, write_checkpoint
+from perdure.runtime.lease import end_children
 from perdure.runtime.life import Life
 from perdure.runtime.steps import block_open_steps
 from perdure.store.sql_store import SqlStore
@@ -43,11 +45,12 @@ def end_life(life: Life, store: SqlStore, ending: Ending) -> None:
     """Write the end of this life in one transaction."""
     rows = [_sweep(life, store, row) for row in store.calls.open(life.run_id)]
     _ask_what_is_left(life, store)
-    reason = _reason(life, store, rows)
+    problem = ending.error or life.refused
+    reason = None if isinstance(problem, DeadlineExceeded) else _reason(life, store, rows)
     if reason is not None:
         block_open_steps(life, store)
         _finish(life, store, RunEvent.PARK, reason=reason, how=f"waiting ({reason})")
-        if reason in (WaitReason.IN_DOUBT, WaitReason.CHALLENGE) and not store.questions.open(life.run_id):
+        if reason in (WaitReason.IN_DOUBT, WaitReason.CHALLENGE) and not store.questions.awaited(life.run_id):
             # What it waited for came while the life was being drained.
             store.runs.queue(life.run_id, RunStatus.WAITING, life.now())
         return
@@ -60,6 +63,44 @@ def end_life(life: Life, store: SqlStore, ending: Ending) -> None:
         _succeed(life, store, ending)
     else:
         _fail(life, store, problem)
+
+
+def interrupt_life(life: Life, store: SqlStore) -> None:
+    """Write in one transaction that a signal stopped this life: anybody may resume, and what was sent is in doubt."""
+    open_rows = store.calls.open(life.run_id)
+    for row in open_rows:
+        recording.store_left_behind(life, store, row)
+    step = life.open_steps[-1] if life.open_steps else life.root
+    write_checkpoint(life, store, step, INTERRUPT)
+    how = _with_senders(life, "interrupted")
+    store.runs.end_life(life.run_id, life.fence, how=how, now=life.now(), counts=life.counts(0))
+
+
+def end_children_of_doubts(life: Life) -> None:
+    """End, and wait for, what the tools of calls without an outcome have started, so that settling need not wait.
+
+    Called when nothing of this life is in flight any more. In a process that lives other lives too, a child could be
+    theirs; it is then left alone, and its quarantine stands.
+    """
+
+    def begun(store: SqlStore) -> list[str]:
+        return [
+            row.started_at
+            for row in store.calls.open(life.run_id)
+            if row.status is CallStatus.IN_DOUBT or (row.status is CallStatus.RUNNING and row.call_no in life.in_body)
+            if row.fence == life.fence and row.effectful and row.started_at is not None
+        ]
+
+    moments = life.ledger.read(begun)
+    if moments:
+        left = end_children(life.around.owner, since=min(moments))
+        if left:
+            _LOG.warning("run %s: process %s, which a tool has started, does not end", life.run_id, left[0])
+
+
+def _with_senders(life: Life, how: str) -> str:
+    sends = any(sender.run_id == life.run_id for sender in tuple(LIVING_SENDERS.values()))
+    return how + "+sender" if sends else how
 
 
 def _sweep(life: Life, store: SqlStore, row: CallRow) -> CallRow:
@@ -76,7 +117,7 @@ def _ask_what_is_left(life: Life, store: SqlStore) -> None:
         unmet = set(life.context.unmet())
         still = tuple(kin for kin in against if kin.call_no in unmet)
         if reason == WaitReason.CHALLENGE and row is not None and still:
-            starting.ask_challenge(life, store, row, still)
+            challenges.ask_challenge(life, store, row, still)
 
 
 def _reason(life: Life, store: SqlStore, rows: list[CallRow]) -> WaitReason | None:
@@ -120,8 +161,6 @@ def _finish(
     ended_by: str | None = None,
 ) -> None:
     unmet = len(unmet_effects(life, store))
-    if any(sender.run_id == life.run_id for sender in tuple(LIVING_SENDERS.values())):
-        how += "+sender"
     store.runs.end(
         life.run_id,
         life.fence,
@@ -133,12 +172,13 @@ def _finish(
         error_detail=error_detail,
         ended_by=ended_by,
     )
+    how = _with_senders(life, how)
     store.runs.end_life(life.run_id, life.fence, how=how, now=life.now(), counts=life.counts(unmet))
 
 
 def unmet_effects(life: Life, store: SqlStore) -> list[CallRow]:
     """Return effects done by an earlier life and not asked for by this one (R5)."""
-    rows = (store.calls.get(call_no) for call_no in sorted(life.context.unmet()))
+    rows = (store.calls.get(call_no) for call_no in life.context.never_told())
     return [row for row in rows if row.effectful and row.status is CallStatus.SUCCEEDED]
 
 

@@ -16,7 +16,7 @@ from perdure.model.errors import CallAbandoned, CallChallenged, CallDenied, Call
 from perdure.model.policy import Decision
 from perdure.model.run import WaitReason
 from perdure.model.toolcall import CHALLENGED, DENIED, INNER_NAMESPACES, CallRow, CallStatus, Repeat
-from perdure.runtime import challenges, doubts, late_receipt, recording, starting
+from perdure.runtime import artifacts, challenges, doubts, late_receipt, recording, starting
 from perdure.runtime.actions import Commit, Dispatch, Ended, Invoke, Loop, Outcome, Park, Pause, Post, Withdrawn
 from perdure.runtime.doubts import Doubt
 from perdure.runtime.invoke import context_of
@@ -278,8 +278,11 @@ class Gateway:
             row = life.context.find_equal(request.key, request.frame.branch, store.calls.get)
             if row is None or row.status not in (CallStatus.SUCCEEDED, CallStatus.FAILED):
                 return None
+            response = store.calls.response(row.call_no)
+            if artifacts.is_lost(life, row, response):
+                return None
             life.context.hold(row.call_no)
-            return row, store.calls.response(row.call_no)
+            return row, response
 
         found = life.ledger.read(find)
         if found is None:
@@ -314,8 +317,7 @@ class Gateway:
                 return self._deliver(other, request, None)
         if request.reader is not None and row.error_code == CHALLENGED:
             request.listed = life.ledger.read(lambda store: challenges.kin_told(store, row))
-            for call_no in request.listed:
-                life.context.met(call_no, request.reader)
+            request.reader.listed.update(request.listed)
         error = delivered_error(row)
         if request.options.on_challenge == "return" and isinstance(error, CallChallenged):
             return error

@@ -82,7 +82,7 @@ def waiting(store: SqlStore, question: Question, flags: str) -> Waiting:
 
 
 def _superseded(store: SqlStore, question: Question, call: CallRow | None) -> str:
-    """Return that a later call of the same kind awaits consent too: the program asks for that one now (semantics #27)."""
+    """Return that a later call of the kind awaits consent too: the program asks for that one now (semantics #27)."""
     if call is None or question.kind != "approval":
         return ""
     key = CallKey(call.tool_namespace, call.tool_name, call.args_hash)

@@ -14,6 +14,7 @@ from perdure.core.identity import Gate, GuardFacts, citation_error, guard, idemp
 from perdure.model.errors import DeadlineExceeded, DedupeConflict, UsageError
 from perdure.model.toolcall import DENIED, INNER_NAMESPACES, CallRow, CallStatus, Repeat
 from perdure.ports.clock import after, parse_time
+from perdure.runtime import artifacts
 from perdure.runtime.challenges import ask_approval, passed_for
 from perdure.runtime.checkpointing import pre_side_effect
 from perdure.runtime.life import Life
@@ -92,7 +93,12 @@ def _bound(store: SqlStore, request: CallRequest) -> CallRow | None:
 def find_free(life: Life, store: SqlStore, request: CallRequest) -> CallRow | None:
     """Return the unmet equal row that a call adopts (F3)."""
     cited = request.options.repeat_of
-    return life.context.find_equal(request.key, request.frame.branch, store.calls.get, cited=cited)
+    find, branch = life.context.find_equal, request.frame.branch
+    row = find(request.key, branch, store.calls.get, cited=cited, reader=request.reader)
+    while row is not None and artifacts.is_lost(life, row, store.calls.response(row.call_no)):
+        life.context.met(row.call_no)
+        row = find(request.key, branch, store.calls.get, cited=cited, reader=request.reader)
+    return row
 
 
 def find_done(life: Life, store: SqlStore, request: CallRequest) -> CallRow | None:
@@ -292,12 +298,15 @@ def _guard_facts(life: Life, store: SqlStore, request: CallRequest, row: CallRow
     others: list[CallRow] = []
     if cited is not None or repeat is not None or model_driven:
         others = [item for item in store.calls.same_tool(life.run_id, request.key) if item.call_no != own]
-    reader = request.reader or life.context.main
+    context, reader = life.context, request.reader or life.context.main
     near = [item for item in others if kin(item, request.key, request.scope, unmet=False)]
+    told = [item for item in others if item.call_no in reader.listed]
     return GuardFacts(
-        unmet_kin=tuple(_unmet_kin(life, store, request, own)),
-        seen_kin=tuple(item for item in near if item.call_no in reader.seen),
-        held_kin=tuple(item for item in near if life.context.holds(item.call_no) and item.call_no not in reader.seen),
+        unmet_kin=tuple(row for row in _unmet_kin(life, store, request, own) if row.call_no not in reader.listed),
+        seen_kin=tuple(row for row in near if context.seen_by_any(row.call_no) or row in told),
+        held_kin=tuple(row for row in near if context.holds(row.call_no) and not context.seen_by_any(row.call_no)),
+        known_here=frozenset(row.tool_call_id for row in (*near, *told) if reader.knows(row.call_no)),
+        told=tuple(row.tool_call_id for row in told),
         passed=passed_for(store, row),
         repeat=repeat,
         cited=cited,

@@ -189,7 +189,8 @@ def quarantine_problem(store: SqlStore, row: CallRow, now: str) -> str | None:
             return f"a child of the process that sent it is alive (pid {children[0]})"
     lost = [item.at for item in store.calls.evidence(row.tool_call_id) if item.says == "lost"]
     if lost:
-        left = _lag_seconds(store, row) - seconds_between(lost[-1], now)
+        # A clock that stepped back makes no time pass, and no lag longer.
+        left = _lag_seconds(store, row) - max(0.0, seconds_between(lost[-1], now))
         if left > 0:
             return f"the provider may still be about to show it; wait {left:.0f} s"
     return None

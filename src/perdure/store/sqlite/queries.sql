@@ -1,5 +1,6 @@
 -- Every statement of the store, by name. Texts are fixed, so that SQLite prepares each of them once.
 -- A write that belongs to a run carries its fence; the store demands that it changed exactly one row.
+-- repeat_of stands while the call runs, is in doubt or was done: one that did nothing has not used its citation up.
 -- A run's updated_at never goes back, even if the wall clock does: the newest of them tells whether a key has expired.
 
 -- columns: run
@@ -197,7 +198,7 @@ WHERE call_no = :call_no AND status = :status
   AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
 
 -- name: take_back_call
-UPDATE tool_calls SET status = 'prepared', attempt = attempt - 1, started_at = NULL, updated_at = :now
+UPDATE tool_calls SET status = 'prepared', attempt = attempt - 1, started_at = NULL, updated_at = :now, repeat_of = NULL
 WHERE call_no = :call_no AND status = :status
   AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
 
@@ -210,8 +211,8 @@ WHERE call_no = :call_no AND status = :status
 
 -- name: move_call
 UPDATE tool_calls SET status = :to_status, updated_at = :now, finished_at = :finished_at, not_before = :not_before,
-  error_code = :error_code, error_detail = :error_detail, same_as = :same_as,
-  caused_by_call_id = :caused_by
+  error_code = :error_code, error_detail = :error_detail, same_as = :same_as, caused_by_call_id = :caused_by,
+  repeat_of = CASE WHEN :to_status IN ('prepared', 'failed', 'cancelled') THEN NULL ELSE repeat_of END
 WHERE call_no = :call_no AND status = :status
   AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
 

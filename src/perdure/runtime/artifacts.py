@@ -1,0 +1,27 @@
+"""Files that a local tool has left in the workspace: its receipt names one, and it may be gone (R061)."""
+
+from __future__ import annotations
+
+import json
+
+from perdure.model.toolcall import INNER_NAMESPACES, CallRow, CallStatus, SideEffectClass
+from perdure.runtime.life import Life
+
+
+def is_lost(life: Life, row: CallRow, response: str | None) -> bool:
+    """Return whether a receipt of an earlier life names a file of the workspace that is not there any more.
+
+    Only a local call is made again for it. A file that has other bytes now was written by a later call.
+
+    Args:
+        response: the stored receipt; an object with ``path`` and ``sha256`` names a file.
+    """
+    local = row.side_effect_class is SideEffectClass.LOCAL and row.tool_namespace not in INNER_NAMESPACES
+    if not local or row.status is not CallStatus.SUCCEEDED or response is None or '"sha256"' not in response:
+        return False
+    said = json.loads(response)
+    if not isinstance(said, dict) or not isinstance(said.get("path"), str):
+        return False
+    file = life.workspace / said["path"]
+    inside = file.resolve().is_relative_to(life.workspace.resolve())
+    return inside and not file.exists()
