@@ -33,6 +33,7 @@ prepared           ask_approval  awaiting_approval
 prepared           refused       failed
 prepared           withdrawn     cancelled
 prepared           same_as       cancelled
+prepared           done          succeeded
 awaiting_approval  approved      prepared
 awaiting_approval  refused       failed
 awaiting_approval  same_as       cancelled
@@ -141,7 +142,10 @@ def test_a_doubt_ends_in_evidence_a_resend_or_a_verdict_and_in_nothing_else() ->
 
 def test_only_a_started_call_succeeds() -> None:
     sources = {status for (status, _), target in CALL_TRANSITIONS.items() if target is CallStatus.SUCCEEDED}
-    assert sources == {CallStatus.RUNNING, CallStatus.IN_DOUBT}
+    assert sources == {CallStatus.RUNNING, CallStatus.IN_DOUBT, CallStatus.PREPARED}
+    # Prepared it is again when it was taken for not done; one that was never started is refused by the rows themselves.
+    schema = "".join(step.sql for step in shipped_migrations())
+    assert "status NOT IN ('running','in_doubt','succeeded') OR started_at IS NOT NULL" in schema
 
 
 @pytest.mark.parametrize("event", CallEvent)

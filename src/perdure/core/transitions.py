@@ -2,7 +2,7 @@
 
 Three rules: a settled call never moves, except that a failure which ended its run is reopened by an explicit resume;
 ``running`` is left to ``prepared`` only where it is certain that nothing happened or that the class has no effect;
-success evidence is accepted in doubt at any time.
+success evidence is accepted in doubt at any time, and still of a call that was taken for not done and not sent again.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ CALL_TRANSITIONS: dict[tuple[CallStatus, CallEvent], CallStatus] = {
     (P, CallEvent.REFUSED): F,
     (P, CallEvent.WITHDRAWN): C,
     (P, CallEvent.SAME_AS): C,
+    (P, CallEvent.DONE): S,
     (A, CallEvent.APPROVED): P,
     (A, CallEvent.REFUSED): F,
     (A, CallEvent.SAME_AS): C,

@@ -14,7 +14,7 @@ from perdure.core.identity import Gate, GuardFacts, citation_error, guard, idemp
 from perdure.model.errors import DeadlineExceeded, DedupeConflict, UsageError
 from perdure.model.toolcall import DENIED, INNER_NAMESPACES, CallRow, CallStatus, Repeat
 from perdure.ports.clock import after, parse_time
-from perdure.runtime import artifacts
+from perdure.runtime import artifacts, recording
 from perdure.runtime.challenges import ask_approval, passed_for
 from perdure.runtime.checkpointing import pre_side_effect
 from perdure.runtime.life import Life
@@ -225,6 +225,9 @@ def insert(
 def try_start(life: Life, store: SqlStore, request: CallRequest, operation: Operation, row: CallRow) -> Begun:
     """Start a prepared row if the guard lets it; the guard stands in every prepared → running (R2b)."""
     row = store.calls.get(row.call_no)
+    if row.status is CallStatus.PREPARED and row.attempt > 0:
+        # It was taken for not done; a reply that has come since then knows better.
+        row = recording.take_late_reply(life, store, row)
     if row.status is not CallStatus.PREPARED:
         return Begun(row)
     gate, against, problem = _gate(life, store, request, row)

@@ -73,7 +73,8 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
         _owner_must_be_gone(store, row)
         store.calls.move(row, CallEvent.LOST, fence, now)
         row = store.calls.get(row.call_no)
-    if row.status is not CallStatus.IN_DOUBT:
+    taken_for_not_done = row.status is CallStatus.PREPARED and row.attempt > 0
+    if row.status is not CallStatus.IN_DOUBT and not (taken_for_not_done and verdict.says == "happened"):
         raise VerdictRefused(f"{row.tool_call_id} is {row.status}, not in doubt")
     detail = None
     if verdict.says == "happened":
