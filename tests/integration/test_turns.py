@@ -362,3 +362,24 @@ def test_twins_in_two_loops_are_both_made_and_both_met(tmp_path: Path) -> None:
     done = live(tmp_path, main, resume=True)
     assert done.status == "succeeded"
     assert len(outside.sent) == sent
+
+
+def test_a_memo_does_not_hide_what_a_turn_inside_it_did_and_nobody_asked_for_again(tmp_path: Path) -> None:
+    outside = Outside()
+    send = mailer(outside)
+
+    def main(run: Any) -> Any:
+        def body() -> str:
+            turn = run.turn("agent", lambda _: says("", mail("a")), [])
+            if run.attempt == 1:
+                turn.results()
+                raise KeyboardInterrupt
+            return "nothing more"
+
+        return [send.name, run.memo("work", body)][1]
+
+    with pytest.raises(KeyboardInterrupt):
+        live(tmp_path, main)
+    done = live(tmp_path, main, resume=True)
+    assert done.result == "nothing more"
+    assert done.unmet == 1

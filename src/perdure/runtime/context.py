@@ -255,8 +255,18 @@ class Context:
     def release(self, tool_call_id: str) -> list[int]:
         """Let go of the unmet rows under a call that ends in this life: its body did not ask for them, and it must not
         hide them. Return their numbers.
+
+        Under a row that was met nothing is left, but for a model's turn: what its calls have done may not be asked for.
         """
-        return [call_no for call_no, _ in self._children.pop(tool_call_id, ()) if call_no in self._key_of]
+        found: list[int] = []
+        stack = [tool_call_id]
+        while stack:
+            for call_no, inner_id in self._children.pop(stack.pop(), ()):
+                if call_no in self._key_of:
+                    found.append(call_no)
+                else:
+                    stack.append(inner_id)
+        return found
 
     def _enclose(self, tool_call_id: str, reader: Reader) -> None:
         stack = [tool_call_id]
