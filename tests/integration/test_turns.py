@@ -376,10 +376,14 @@ def test_a_memo_does_not_hide_what_a_turn_inside_it_did_and_nobody_asked_for_aga
                 raise KeyboardInterrupt
             return "nothing more"
 
-        return [send.name, run.memo("work", body)][1]
+        done = [send.name, run.memo("work", body)][1]
+        if run.attempt == 2:
+            raise Crash
+        return done
 
     with pytest.raises(KeyboardInterrupt):
         live(tmp_path, main)
+    assert live(tmp_path, main, resume=True).unmet == 1
     done = live(tmp_path, main, resume=True)
     assert done.result == "nothing more"
     assert done.unmet == 1
