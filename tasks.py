@@ -6,6 +6,10 @@ usage: python3 tasks.py TASK [arguments passed on]
   test    run the tests (pytest)
   check   ruff, mypy, basedpyright, import layers, lengths, locks
   bench   print the benchmarks
+  compare do the same job on other systems, killed, and count its mails
+  soak    hunt for a schedule that loses or repeats an effect
+  prove   show one promise at a time; without a name, list them
+  figures measure what docs/reliability.md tells
   docs    make or check the generated pages
   lock    resolve requirements/*.lock anew
   clean   remove .venv and caches
@@ -42,6 +46,10 @@ LOCKS = ("demo", "test", "check")
 COMMANDS = {
     "demo": ("demo", [str(BIN / "perdure"), "demo"]),
     "bench": ("demo", [PYTHON, "-m", "benchmarks"]),
+    "compare": ("demo", [PYTHON, "-m", "benchmarks.compare"]),
+    "soak": ("test", [PYTHON, "-m", "tests.soak"]),
+    "prove": ("test", [PYTHON, "-m", "tools.prove"]),
+    "figures": ("test", [PYTHON, "-m", "tools.figures"]),
     "docs": ("demo", [PYTHON, "-m", "tools.docs"]),
     "test": ("test", [PYTHON, "-m", "pytest"]),
     "check": ("check", [PYTHON, "-m", "tools.check"]),
@@ -109,9 +117,7 @@ def install(lock: str) -> None:
         make_venv(uv)
         STAMP.unlink(missing_ok=True)
         say(f"installing requirements/{lock}.lock (only this once)")
-        pip = [PYTHON, "-m", "pip", "install", "--no-compile"]
-        if uv:
-            pip = [uv, "pip", "install", "--python", PYTHON]
+        pip = [uv, "pip", "install", "--python", PYTHON] if uv else [PYTHON, "-m", "pip", "install", "--no-compile"]
         # The lock is complete: nothing is resolved, and nothing is built, which would fetch unlocked tools.
         locked = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
         run([*pip, "--quiet", *locked, "-r", str(ROOT / "requirements" / f"{lock}.lock")])
@@ -122,7 +128,7 @@ def install(lock: str) -> None:
 
 def clean() -> None:
     """Remove what tasks and builds made; sources, locks and the data of jobs stay."""
-    caches = (".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "build", "dist")
+    caches = (".compare", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "build", "dist")
     venv = [VENV] if (VENV / "pyvenv.cfg").exists() else []
     for path in [*venv, *(ROOT / name for name in caches), *ROOT.glob("[!.]*/**/__pycache__")]:
         shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Refuse a lock with an address, with a pin without a hash, or without what pyproject.toml asks for."""
+"""Refuse a lock with an address, with a pin without a hash, or without what is asked for."""
 
 import re
 import sys
@@ -9,11 +9,14 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 # Each lock and the extras it must hold; every lock also holds the base and the build backend.
-EXTRAS_OF = {
+EXTRAS_OF: dict[str, tuple[str, ...]] = {
+    "compare-perdure": (),
     "demo": ("toolbox", "demo"),
     "test": ("toolbox", "demo", "test"),
     "check": ("toolbox", "demo", "test", "check"),
 }
+# The other systems of `tasks.py compare`: each has an environment of its own, asked for by requirements/NAME.in.
+PEERS = ("compare-absurd", "compare-dbos", "compare-langgraph", "compare-temporal")
 HASHES = r"(?: \\ --hash=sha256:[0-9a-f]{64})+"
 PIN = re.compile(rf"(?P<name>[a-z0-9-]+)==(?P<version>[\w.+!]+)(?: ; [^\\]+)?{HASHES}")
 
@@ -32,8 +35,12 @@ def asked_by(pyproject: dict[str, Any], extras: tuple[str, ...]) -> set[str]:
     asked = [*project["dependencies"], *pyproject["build-system"]["requires"]]
     for extra in extras:
         asked += project["optional-dependencies"][extra]
-    names = {re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in asked}
-    return {re.sub(r"[-_.]+", "-", name).lower() for name in names} - {project["name"]}
+    return _names(asked) - {project["name"]}
+
+
+def _names(requirements: list[str]) -> set[str]:
+    names = {re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in requirements}
+    return {re.sub(r"[-_.]+", "-", name).lower() for name in names}
 
 
 def errors_of(name: str, text: str, asked: set[str], larger: dict[str, str]) -> Iterator[str]:
@@ -44,14 +51,14 @@ def errors_of(name: str, text: str, asked: set[str], larger: dict[str, str]) -> 
     for entry in others:
         yield f"{name}: not a pin with hashes: {entry}"
     for missing in sorted(asked - pins.keys()):
-        yield f"{name}: pyproject.toml asks for {missing}; run: python3 tasks.py lock"
+        yield f"{name}: {missing} is asked for and missing; run: python3 tasks.py lock"
     for package, version in pins.items():
         if larger and larger.get(package) != version:
             yield f"{name}: {package}=={version} is not what the next larger lock holds"
 
 
 def main() -> int:
-    """Check all locks, the largest first; 1 if anything is wrong."""
+    """Check all locks, of the project's own the largest first; 1 if anything is wrong."""
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     found: list[str] = []
     larger: dict[str, str] = {}
@@ -59,7 +66,11 @@ def main() -> int:
         text = (ROOT / "requirements" / f"{name}.lock").read_text("utf-8")
         found += errors_of(f"requirements/{name}.lock", text, asked_by(pyproject, extras), larger)
         larger, _ = pins_of(text)
-    print(*found, f"{len(EXTRAS_OF)} locks, {len(found)} errors", sep="\n")
+    for name in PEERS:
+        text = (ROOT / "requirements" / f"{name}.lock").read_text("utf-8")
+        asked = _names((ROOT / "requirements" / f"{name}.in").read_text("utf-8").splitlines())
+        found += errors_of(f"requirements/{name}.lock", text, asked, {})
+    print(*found, f"{len(EXTRAS_OF) + len(PEERS)} locks, {len(found)} errors", sep="\n")
     return int(bool(found))
 
 

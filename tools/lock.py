@@ -11,35 +11,49 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from tools.check_locks import EXTRAS_OF, ROOT
+from tools.check_locks import EXTRAS_OF, PEERS, ROOT
 
 COMPILE = ["pip", "compile", "--quiet", "--no-config", "--universal", "--python-version", "3.11"]
 FORMAT = ["--generate-hashes", "--no-header", "--no-annotate", "--only-binary", ":all:"]
 
 
-def main() -> int:
-    """Write the three locks, using uv, which is fetched into a temporary folder where it is missing."""
-    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    backend = "\n".join(pyproject["build-system"]["requires"]).encode()
-    env = {key: value for key, value in os.environ.items() if not key.startswith(("UV_", "PIP_"))}
-    env["UV_SYSTEM_CERTS"] = "1"
+def main(names: list[str]) -> int:
+    """Write all locks, or those of the other systems that are named, using uv (fetched if it is missing)."""
+    if strange := set(names) - set(PEERS):
+        print(f"only these can be written alone: {', '.join(PEERS)}; not {', '.join(strange)}", file=sys.stderr)
+        return 2
     with tempfile.TemporaryDirectory() as folder:
         uv = shutil.which("uv")
         if uv is None:
             fetch = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, "uv"]
             subprocess.run(fetch, check=True)
             uv = str(Path(folder, "bin", "uv"))
-        bound: list[str] = []
-        for name, extras in reversed(EXTRAS_OF.items()):  # the smaller ones must agree with the largest
-            new = Path(folder, f"{name}.lock")
-            wanted = [*(f"--extra={extra}" for extra in extras), "pyproject.toml", "-"]
-            command = [uv, *COMPILE, *FORMAT, *bound, f"--output-file={new}", *wanted]
-            subprocess.run(command, cwd=ROOT, env=env, check=True, input=backend)
-            bound = ["--constraint", str(new)]
-            shutil.copyfile(new, ROOT / "requirements" / new.name)
+        if not names:
+            _write_own(uv, Path(folder))
+        for name in names or PEERS:
+            _compile(uv, Path(folder, f"{name}.lock"), [f"requirements/{name}.in"])
     print("wrote requirements/*.lock")
     return 0
 
 
+def _write_own(uv: str, folder: Path) -> None:
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    backend = "\n".join(pyproject["build-system"]["requires"])
+    bound: list[str] = []
+    for name, extras in reversed(EXTRAS_OF.items()):  # the smaller ones must agree with the largest
+        new = folder / f"{name}.lock"
+        wanted = [*(f"--extra={extra}" for extra in extras), "pyproject.toml", "-"]
+        _compile(uv, new, [*bound, *wanted], told=backend)
+        bound = ["--constraint", str(new)]
+
+
+def _compile(uv: str, new: Path, wanted: list[str], told: str = "") -> None:
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("UV_", "PIP_"))}
+    env["UV_SYSTEM_CERTS"] = "1"
+    command = [uv, *COMPILE, *FORMAT, f"--output-file={new}", *wanted]
+    subprocess.run(command, cwd=ROOT, env=env, check=True, input=told.encode())
+    shutil.copyfile(new, ROOT / "requirements" / new.name)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
