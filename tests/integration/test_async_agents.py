@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure import tool
-from tests.integration.engine_support import live
+from tests.integration.engine_support import Crash, Outside, live
 
 
 def test_a_receipt_that_is_on_its_way_to_the_ledger_puts_no_other_branch_on_hold(tmp_path: Path) -> None:
@@ -195,3 +195,54 @@ def test_what_a_sync_function_gives_back_to_be_awaited_is_awaited(tmp_path: Path
 
     assert live(tmp_path / "a", main).result == 2
     assert live(tmp_path / "b", sync_main).result == 2
+
+
+def test_a_challenge_that_is_raised_waits_for_the_other_branches_too(tmp_path: Path) -> None:
+    """Another branch meets the row in question a moment later: nothing speaks against the call then (semantics #5)."""
+    outside = Outside()
+
+    @tool(name="send", side_effect_class="external")
+    async def send(to: str) -> str:
+        outside.sent.append(to)
+        return f"sent to {to}"
+
+    async def main(run: Any) -> Any:
+        met = asyncio.Event()
+
+        async def one() -> Any:
+            if run.attempt == 1:
+                await met.wait()
+                raise Crash
+            return await run.call(send, "a", on_challenge="raise")
+
+        async def two() -> Any:
+            await asyncio.sleep(0)
+            told = await run.call(send, "b")
+            met.set()
+            return told
+
+        return await asyncio.gather(one(), two())
+
+    live(tmp_path, main)
+    assert live(tmp_path, main, resume=True).result == ["sent to a", "sent to b"]
+    assert outside.sent == ["b", "a"]
+
+
+def test_a_challenge_that_nobody_resolves_is_raised_when_the_run_is_quiet(tmp_path: Path) -> None:
+    outside = Outside()
+
+    @tool(name="send", side_effect_class="external")
+    async def send(to: str) -> str:
+        outside.sent.append(to)
+        return f"sent to {to}"
+
+    async def main(run: Any) -> Any:
+        if run.attempt == 1:
+            await run.call(send, "b")
+            raise Crash
+        told = await run.call(send, "a", on_challenge="return")
+        return type(told).__name__
+
+    live(tmp_path, main)
+    assert live(tmp_path, main, resume=True).result == "CallChallenged"
+    assert outside.sent == ["b"]

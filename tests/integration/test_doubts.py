@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from perdure import CallContext, Engine, Outcome, Probe, tool
+from perdure import CallContext, CallFailed, Engine, Outcome, Probe, ToolFailed, VerdictRefused, tool
 from perdure.ports.clock import format_time
 from perdure.ports.tool import Tool
-from tests.integration.engine_support import FAST, live
+from tests.integration.engine_support import FAST, live, open_engine
 
 
 class Provider:
@@ -134,5 +135,76 @@ def test_a_clock_that_steps_back_does_not_bring_an_expired_key_back(
         assert life("r1", "a", 1, resume=True).reason == "in_doubt"
     if steps_back:
         clock.moment -= timedelta(hours=hours_later)
-    assert life("r1", "a", 3, resume=True).status == status
-    assert provider.requests == requests
+    unknown = steps_back and hours_later > 0  # how long ago it was sent cannot be told any more: a person is asked
+    assert life("r1", "a", 3, resume=True).status == ("waiting" if unknown else status)
+    assert provider.requests == (1 if unknown else requests)
+
+
+@pytest.mark.parametrize("lost_first", [True, False])
+def test_a_refusal_of_a_later_request_says_nothing_of_the_one_whose_answer_was_lost(
+    tmp_path: Path, lost_first: bool
+) -> None:
+    """The provider did it, the answer was lost, and the same key is then turned away at its door: that is no "not done"."""
+    requests: list[str] = []
+
+    @tool(side_effect_class="external", scope=["card"], key_ttl="24h", max_attempts=3)
+    def charge(card: str, *, call: CallContext) -> str:
+        requests.append(card)
+        if card == "A" and (len(requests) > 1 or not lost_first):
+            raise ToolFailed("503: come again later")
+        if card == "A":
+            raise ConnectionResetError("charged, and the answer was lost")
+        return "charged"
+
+    def main(run: Any) -> str:
+        try:
+            return charge("A")
+        except CallFailed:
+            return charge("B")
+
+    outcome = live(tmp_path, main)
+    if lost_first:
+        assert (outcome.status, outcome.reason, requests) == ("waiting", "in_doubt", ["A"] * 3)
+    else:
+        assert (outcome.result, requests) == ("charged", ["A", "A", "A", "B"])
+
+
+def test_a_late_tool_failed_of_a_sender_past_its_timeout_is_its_outcome(tmp_path: Path) -> None:
+    requests: list[int] = []
+
+    @tool(side_effect_class="external", timeout="20ms", max_attempts=2)
+    def send() -> str:
+        requests.append(1)
+        if len(requests) == 1:
+            time.sleep(0.08)
+            raise ToolFailed("it was refused, slowly")
+        return "sent"
+
+    outcome = live(tmp_path, lambda run: send())
+    assert (outcome.result, len(requests)) == ("sent", 2)
+
+
+def test_what_a_sender_brings_back_after_its_life_has_ended_settles_the_call(tmp_path: Path) -> None:
+    """Nobody has to be asked about what the process itself has heard since."""
+    may_return, returned = threading.Event(), threading.Event()
+    requests: list[int] = []
+
+    @tool(side_effect_class="external", timeout="20ms")
+    def send() -> str:
+        requests.append(1)
+        may_return.wait(5)
+        threading.Timer(0.05, returned.set).start()
+        return "sent late"
+
+    with open_engine(tmp_path) as engine:
+        waiting = engine.run(lambda run: send(), run_id="r1")
+        assert (waiting.reason, len(engine.inbox())) == ("in_doubt", 1)
+        with pytest.raises(VerdictRefused):
+            engine.resolve("r1.1", "did_not_happen")
+        may_return.set()
+        returned.wait(5)
+        while engine.inbox():
+            time.sleep(0.01)
+        assert engine.outcome("r1").status == "queued"
+        assert engine.resume("r1", main=lambda run: send()).result == "sent late"
+    assert len(requests) == 1

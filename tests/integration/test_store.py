@@ -17,7 +17,7 @@ from perdure.model.errors import ConstraintViolated, LeaseLost, StorageFault, St
 from perdure.model.run import RunStatus, StepStatus
 from perdure.model.toolcall import CallStatus, Evidence
 from perdure.runtime.ledger import Ledger
-from perdure.store.calls import INLINE_BYTES
+from perdure.store.payloads import INLINE_BYTES
 from perdure.store.sql_store import SqlStore
 from tests.integration.store_support import (
     LATER,
@@ -86,7 +86,6 @@ FENCED: dict[str, Write] = {
         store.calls.get(1), fence, NOW, response="1", ref=None, delivered_seq=1
     ),
     "move a call": lambda store, fence: store.calls.move(store.calls.get(1), CallEvent.LOST, fence, NOW),
-    "set a handle": lambda store, fence: store.calls.set_handle(1, fence, "h", NOW),
     "insert a step": lambda store, fence: store.steps.insert(
         "r1", fence, step_id="r1.s1", name="s", phase="p", occurrence=1, now=NOW
     ),
@@ -206,7 +205,7 @@ def test_requests_and_receipts_of_any_size_come_back(ledger: Ledger, path: Path,
 
 
 def test_a_payload_over_the_limit_is_refused(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perdure.store.calls.LARGEST_BYTES", 50_000)
+    monkeypatch.setattr("perdure.store.payloads.LARGEST_BYTES", 50_000)
     with pytest.raises(StoreError, match="over the 50000 bytes") as error:
         ledger.run(lambda store: store.calls.insert(new_call(1, request="x" * 50_001), NOW))
     assert "run.workspace" in error.value.next_command
@@ -296,3 +295,13 @@ def test_processes_that_open_a_new_ledger_at_once_agree_on_its_id(path: Path) ->
 def test_a_second_run_of_one_id_is_refused(ledger: Ledger) -> None:
     with pytest.raises(ConstraintViolated):
         ledger.run(accept_run)
+
+
+def test_a_handle_under_a_stale_fence_is_not_stored_and_no_error(ledger: Ledger) -> None:
+    """What a stale owner knows of its remote job is kept as evidence instead."""
+    add_calls(ledger, 1)
+    fence = ledger.run(claim_run)
+    assert not ledger.run(lambda store: store.calls.try_set_handle(1, fence - 1, "h", NOW))
+    assert ledger.read(lambda store: store.calls.get(1).handle) is None
+    assert ledger.run(lambda store: store.calls.try_set_handle(1, fence, "h", NOW))
+    assert ledger.read(lambda store: store.calls.get(1).handle) == "h"

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.provider.client import ROOT, Provider, ProviderError
-from tests.provider.request import get, post, request
+from perdure.testing.provider.client import Provider, ProviderError
+from perdure.testing.provider.request import get, post, request
 
 DAY_SECONDS = 86_400
 
@@ -217,8 +217,8 @@ def test_hold_keeps_the_reply_back_until_released(provider: Provider, background
 
 def test_the_effect_of_a_killed_sender_lands_when_released(provider: Provider) -> None:
     provider.control("plain", hold_before_effect=True)
-    code = f"from tests.provider.request import post; post({provider.url + '/plain'!r}, {{'what': 'mail'}})"
-    sender = subprocess.Popen([sys.executable, "-S", "-c", code], cwd=ROOT)
+    code = f"from perdure.testing.provider.request import post; post({provider.url + '/plain'!r}, {{'what': 'mail'}})"
+    sender = subprocess.Popen([sys.executable, "-c", code])
     provider.wait_for("held")
     sender.kill()
     sender.wait()
@@ -323,6 +323,37 @@ def test_waiting_in_vain_is_an_error(provider: Provider) -> None:
         provider.wait_for("effect", timeout_seconds=0.05)
 
 
+def test_a_provider_that_begins_again_has_forgotten_everything_but_its_log(tmp_path: Path) -> None:
+    provider = Provider(tmp_path / "provider.jsonl", fsync=False)
+    with provider:
+        for path, more in (("create", {"name": "n"}), ("searchable", {"marker": "m"}), ("plain", {})):
+            post(f"{provider.url}/{path}", {"what": path, **more})
+        keyed(provider, "k", {"what": "keyed"})
+        provider.control("plain", reject_before_effect=503)
+        provider.begin_again()
+        assert provider.counts() == {} and provider.effects() == [] and len(provider.log()) == 5
+        assert get(f"{provider.url}/control/counts") == (200, {})
+        assert provider.state()["faults_left"] == 0
+        assert post(f"{provider.url}/create", {"name": "n"})[0] == 201
+    with provider:
+        assert provider.counts() == {"n": 1}, "it knows after a restart that it began again"
+        assert keyed(provider, "k", {"what": "keyed"})[:2] == (201, False)
+        assert get(f"{provider.url}/search?marker=m")[1]["items"] == []
+
+
+def test_a_provider_does_not_begin_again_while_requests_are_held(
+    provider: Provider, background: ThreadPoolExecutor
+) -> None:
+    provider.control("plain", hold=True)
+    reply = background.submit(post, f"{provider.url}/plain", {"what": "mail"})
+    provider.wait_for("held")
+    with pytest.raises(ProviderError, match="1 requests are held"):
+        provider.begin_again()
+    assert provider.counts() == {"mail": 1}
+    provider.release()
+    assert reply.result(5)[0] == 201
+
+
 def test_a_restarted_provider_remembers_what_it_did(tmp_path: Path) -> None:
     provider = Provider(tmp_path / "provider.jsonl")
     with provider:
@@ -352,8 +383,8 @@ def test_the_effect_is_in_the_log_when_the_reply_arrives(provider: Provider) -> 
 
 
 def test_a_provider_ends_when_its_standard_input_closes(tmp_path: Path) -> None:
-    command = [sys.executable, "-S", "-m", "tests.provider.server", "--log", str(tmp_path / "log.jsonl")]
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    command = [sys.executable, "-m", "perdure.testing.provider.server", "--log", str(tmp_path / "log.jsonl")]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None and process.stdout is not None
     ready = json.loads(process.stdout.readline())
     assert post(f"http://127.0.0.1:{ready['port']}/plain", {})[0] == 201

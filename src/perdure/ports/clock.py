@@ -22,6 +22,10 @@ class Clock(Protocol):
         """Block the calling thread for ``seconds``."""
         ...
 
+    async def pause(self, seconds: float) -> None:
+        """Suspend the calling task for ``seconds``."""
+        ...
+
 
 class SystemClock:
     """The machine's own clock."""
@@ -46,10 +50,20 @@ class SystemClock:
         """Block the calling thread for ``seconds``."""
         time.sleep(seconds)
 
+    async def pause(self, seconds: float) -> None:
+        """Suspend the calling task for ``seconds``."""
+        import asyncio
+
+        await asyncio.sleep(seconds)
+
 
 def format_time(moment: datetime) -> str:
     """Return ``moment`` (aware) as ISO-8601 UTC with microseconds, the one spelling the ledger uses."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+FOREVER = "9999-12-31T23:59:59.999999Z"
+"""The expiry of a key that a provider never forgets."""
 
 
 def parse_time(text: str) -> datetime:

@@ -64,3 +64,7 @@ class SqlConnection(Protocol):
     def close(self) -> None:
         """Close the connection."""
         ...
+
+    def another(self) -> SqlConnection:
+        """Return a new connection to the same database, which must exist; raise ``StoreError`` where there is none."""
+        ...

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
 
-from perdure.model.errors import RunSuspended
+from perdure.model.errors import LeaseLost, RunSuspended, StoreError
 from perdure.model.run import WaitReason
 from perdure.model.toolcall import CallRow
-from perdure.runtime import drive_async, starting
+from perdure.runtime import challenges, doubts, drive_async, late_receipt
+from perdure.runtime.crew import CountingExecutor, count_threads
 from perdure.runtime.door import Door
 from perdure.runtime.ending import Ending
 from perdure.runtime.faces import AsyncRun
 from perdure.runtime.frame import Branch, Frame, current_branch
 from perdure.runtime.life import Life
-from perdure.runtime.runner import Job, Runner, started_rows
+from perdure.runtime.runner import Job, Runner
+from perdure.runtime.stopping import Stopping, listening
 from perdure.store.sql_store import SqlStore
 
 CANCEL_ATTEMPTS = 50
@@ -29,27 +32,62 @@ LEFTOVER_PATIENCE_SECONDS = 1.0
 def run_in_own_loop(runner: Runner, job: Job) -> bool:
     """Run one life of an async agent in a loop made for it, and return whether there was one.
 
-    Tasks that ignore their cancellation are left behind with their loop after a bounded time: the life is over, its
-    rows are written, and nothing may keep the process from ending (semantics §2.3).
+    Tasks that ignore their cancellation, and threads that do not come back, are left behind with their loop after a
+    bounded time: the life is over, its rows are written, and nothing may keep the process from ending (semantics §2.3).
+
+    Raises:
+        KeyboardInterrupt: a signal stopped the life, after what was in flight was recorded.
     """
     own = asyncio.Runner()
+    loop = own.get_loop()
+    threads = count_threads(loop)
+    living: list[asyncio.Task[Any]] = []
+
+    async def live() -> bool:
+        task = asyncio.current_task()
+        living.extend([task] if task is not None else [])
+        return await run_async(runner, job)
+
+    def stop() -> None:
+        loop.call_soon_threadsafe(lambda: [task.cancel() for task in living])
+
+    stopping = Stopping(0.0, stop)
     try:
-        return own.run(run_async(runner, job))
+        with listening(stopping):
+            try:
+                lived = own.run(live())
+            except asyncio.CancelledError:
+                stopping.check()
+                raise
+            stopping.check()
+            return lived
     finally:
-        loop = own.get_loop()
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        if left:
-            _, left = loop.run_until_complete(asyncio.wait(left, timeout=LEFTOVER_PATIENCE_SECONDS))
-        if left:
-            _ABANDONED.append(own)
-        else:
-            own.close()
+        _leave_loop(own, threads)
+
+
+def _leave_loop(own: asyncio.Runner, threads: CountingExecutor | None) -> None:
+    loop = own.get_loop()
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    give_up = loop.time() + LEFTOVER_PATIENCE_SECONDS
+    if left:
+        _, left = loop.run_until_complete(asyncio.wait(left, timeout=LEFTOVER_PATIENCE_SECONDS))
+    while threads is not None and threads.busy and loop.time() < give_up:
+        loop.run_until_complete(asyncio.sleep(0.005))
+    if left or (threads is not None and threads.busy):
+        _ABANDONED.append(own)
+    else:
+        own.close()
 
 
 _ABANDONED: list[asyncio.Runner] = []
-"""Loops with tasks that never end; kept, so that no collector complains about them."""
+"""Loops with tasks or threads that never end; kept, so that no collector complains about them."""
+
+
+def left_behind() -> bool:
+    """Return whether a life of this process has left something behind that could keep the process from ending."""
+    return bool(_ABANDONED)
 
 
 async def run_async(runner: Runner, job: Job) -> bool:
@@ -57,23 +95,38 @@ async def run_async(runner: Runner, job: Job) -> bool:
     life = runner.begin(job, is_async=True)
     if life is None:
         return False
+    count_threads(asyncio.get_running_loop())
     watch = _Watch(life)
     try:
         door = Door(life)
         door.enter_loop()
-        await _settle_all(life, door)
+        await _settle_all(life, door, runner.to_settle(life))
         barred = runner.barred(life)
         ending = await _enter(runner, life, door, job.main, watch) if barred is None else barred
+        if life.believed_noes and not ending.suspended:
+            await _look_again(life)
         runner.end(life, ending)
+    except asyncio.CancelledError:
+        await _interrupt(runner, life)
+        raise
+    except (LeaseLost, StoreError) as problem:
+        raise await late_receipt.last_word_of_loop(life, problem) from problem.__cause__
     finally:
         watch.stop()
         runner.forget(life)
     return True
 
 
-async def _settle_all(life: Life, door: Door) -> None:
-    rows = life.ledger.read(lambda store: started_rows(store, life))
+async def _interrupt(runner: Runner, life: Life) -> None:
+    """Leave a run that was stopped: nothing more is begun, and what is in flight gets a bounded time to end."""
+    life.close()
+    try:
+        await _drain(life, note=False, seconds=life.around.tuning.interrupt_grace_seconds)
+    finally:
+        runner.interrupt(life)
 
+
+async def _settle_all(life: Life, door: Door, rows: list[CallRow]) -> None:
     async def settle(row: CallRow) -> None:
         operation = life.operations.begin(Frame(life.root, None, row.branch))
         try:
@@ -82,6 +135,14 @@ async def _settle_all(life: Life, door: Door) -> None:
             life.operations.end(operation)
 
     await asyncio.gather(*(settle(row) for row in rows))
+
+
+async def _look_again(life: Life) -> None:
+    operation = life.operations.begin(Frame(life.root, None, ""))
+    try:
+        await drive_async.drive(life, doubts.look_again(life), operation)
+    finally:
+        life.operations.end(operation)
 
 
 class _Watch:
@@ -126,11 +187,26 @@ class _Watch:
         life = self._life
         if life.operations.began != began or not life.operations.all_parked() or life.closed:
             return
+        if self._refuse():
+            return
         if life.waits:
             self._ask()
         else:
             note_parked(life)
             life.close()
+
+    def _refuse(self) -> bool:
+        """End the challenged calls whose callers want to hear of it; nobody else will meet what speaks against them."""
+        life = self._life
+        refused = False
+        for operation in life.operations.parked():
+            row, against = operation.row, operation.challengers
+            if operation.parked == WaitReason.CHALLENGE and operation.refuses and row is not None and against:
+                life.ledger.run(partial(_refuse_challenged, life, row, against))
+                refused = True
+        if refused:
+            life.operations.wake_parked()
+        return refused
 
     def _ask(self) -> None:
         life = self._life
@@ -147,7 +223,11 @@ class _Watch:
 
 
 def _ask_challenge(life: Life, row: CallRow, against: tuple[CallRow, ...], store: SqlStore) -> None:
-    starting.ask_challenge(life, store, row, against)
+    challenges.ask_challenge(life, store, row, against)
+
+
+def _refuse_challenged(life: Life, row: CallRow, against: tuple[CallRow, ...], store: SqlStore) -> None:
+    challenges.refuse_challenged(life, store, row, against)
 
 
 def note_parked(life: Life) -> None:
@@ -175,9 +255,7 @@ async def _enter(runner: Runner, life: Life, door: Door, main: Callable[..., Any
         return ending
     except asyncio.CancelledError:
         task.cancel()
-        life.close()
-        await _drain(life, note=False)
-        runner.interrupt(life)
+        task.add_done_callback(_look_away)
         raise
     finally:
         over.cancel()
@@ -212,16 +290,28 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-async def _drain(life: Life, *, note: bool) -> None:
+def _look_away(task: asyncio.Task[Any]) -> None:
+    """Take what a stopped main ended with, so that the loop does not report it as never retrieved."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _drain(life: Life, *, note: bool, seconds: float = math.inf) -> None:
     """Wait until every dispatch in flight has its outcome recorded; then tell the parked ones that it is over."""
     life.closed = True
-    while len(life.operations) and not life.operations.all_parked():
-        await asyncio.sleep(0.005)
+    give_up = life.around.clock.monotonic() + seconds
+
+    async def until(done: Callable[[], bool]) -> None:
+        while not done() and life.around.clock.monotonic() < give_up:
+            await asyncio.sleep(0.005)
+
+    life.operations.draining = True
+    await until(lambda: not len(life.operations) or life.operations.all_parked())
     if note:
         note_parked(life)
+    life.operations.draining = False
     life.operations.wake_parked()
-    while len(life.operations):
-        await asyncio.sleep(0.005)
+    await until(lambda: not len(life.operations))
 
 
 _USERS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()

@@ -10,6 +10,7 @@ from perdure.store.sql_store import SqlStore
 
 STEP_BOUNDARY = "step_boundary"
 PRE_SIDE_EFFECT = "pre_side_effect"
+INTERRUPT = "interrupt"
 
 
 def write_checkpoint(life: Life, store: SqlStore, step: StepScope, kind: str) -> str:

@@ -11,7 +11,15 @@ from perdure.model.errors import LeaseHeld, NotFound
 from perdure.model.run import Owner, RunRow, RunStatus
 from perdure.model.toolcall import DENIED, CallStatus
 from perdure.ports.clock import after, parse_time
-from perdure.runtime.lease import LEASE_SECONDS, OTHER_HOST_MARGIN_SECONDS, Liveness, liveness
+from perdure.runtime.lease import (
+    LEASE_SECONDS,
+    LOOK_AGAIN_SECONDS,
+    OTHER_HOST_MARGIN_SECONDS,
+    Liveness,
+    end_children,
+    liveness,
+    send_signal,
+)
 from perdure.runtime.life import Surroundings
 from perdure.store.runs import LifeCounts, owner_from_text
 from perdure.store.sql_store import SqlStore
@@ -85,22 +93,34 @@ def _reopen(store: SqlStore, row: RunRow, fence: int, now: str) -> None:
 
 
 def kill_owner(store: SqlStore, run_id: str, *, patience_seconds: float = 10.0) -> None:
-    """Kill the process that owns a run and return when it is gone.
+    """Kill the process that owns a run, and what it started, and return when all of it is gone.
+
+    An owner that died by itself may have left children that still send; they are ended too.
 
     Raises:
         LeaseHeld: it is on another host, or it does not die.
     """
     row = store.runs.get(run_id)
-    if row is None or row.lease_owner is None:
+    life = store.runs.life(run_id, row.lease_fence) if row is not None else None
+    if row is None or life is None or row.status in (RunStatus.SUCCEEDED, RunStatus.CANCELLED):
         return
-    owner = owner_from_text(row.lease_owner)
+    owner = owner_from_text(row.lease_owner) if row.lease_owner is not None else life.owner
+    if row.lease_owner is not None:
+        _kill(run_id, owner, patience_seconds)
+    if liveness(owner) is Liveness.DEAD:
+        left = end_children(owner)
+        if left:
+            raise LeaseHeld(f"process {left[0]}, which the owner of run {run_id} had started, does not die")
+
+
+def _kill(run_id: str, owner: Owner, patience_seconds: float) -> None:
     if liveness(owner) is Liveness.UNKNOWN:
         raise LeaseHeld(f"run {run_id} is owned on {owner.host}; kill it there")
     give_up = time.monotonic() + patience_seconds
     while liveness(owner) is Liveness.ALIVE:
         if owner.pid == os.getpid():
             raise LeaseHeld(f"run {run_id} is owned by this very process")
-        os.kill(owner.pid, signal.SIGKILL)
         if time.monotonic() > give_up:
             raise LeaseHeld(f"process {owner.pid} does not die")
-        time.sleep(0.02)
+        send_signal(owner.pid, signal.SIGKILL, start_time=owner.start_time)
+        time.sleep(LOOK_AGAIN_SECONDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, get_type_hints
 
 from perdure.model.errors import UsageError
@@ -41,7 +41,21 @@ class Door:
 
     def call_async(self, called: AnyTool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return an awaitable of the guarded call's value."""
-        return self.serve_async(self.request(called, args, kwargs))
+        return self.refused() or self.serve_async(self.request(called, args, kwargs))
+
+    def refused(self) -> Coroutine[Any, Any, Any] | None:
+        """Return what an async agent awaits after its life has ended, or ``None`` while it lives.
+
+        It gives the loop a turn before it raises: an agent that swallows whatever is raised, and asks again, would
+        hold up the loop, and nobody could end it.
+        """
+        return self._refuse() if self.life.closed else None
+
+    async def _refuse(self) -> None:
+        import asyncio
+
+        await asyncio.sleep(0)
+        self.life.check_open()
 
     # --- requests ------------------------------------------------------------------------------------------------
 

@@ -7,26 +7,30 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from perdure.core.codec import decode
 from perdure.core.decide import CallFacts
 from perdure.model.errors import StoreError
 from perdure.model.policy import Decision
 from perdure.model.toolcall import CallRow, CallStatus, ReplayPolicy
-from perdure.ports.clock import seconds_between
+from perdure.ports.clock import FOREVER, seconds_between
 from perdure.ports.tool import CallContext, Probe, ProbeFunction
-from perdure.runtime import recording
+from perdure.runtime import late_receipt, recording
 from perdure.runtime.actions import LIVING_SENDERS, AwaitSender, Commit, Consult, Ended, Loop, Pause, Sender
 from perdure.runtime.invoke import context_of
 from perdure.runtime.lease import Liveness, liveness, living_children
 from perdure.runtime.life import Life
 from perdure.runtime.registry import AnyTool
+from perdure.runtime.verdicts import let_the_run_go_on
 from perdure.store.sql_store import SqlStore
 
 DEFAULT_MAX_ATTEMPTS = 5
 KIN_LIMIT = 50
 CHILD_POLL_SECONDS = 0.05
+CLOCK_SLACK_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -63,13 +67,14 @@ def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
     if row.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL):
         return CallFacts(wait_seconds=waiting)
     doubt.turn_to(row.attempt)
-    serving = life.operations.serving(row.call_no) if row.status is CallStatus.RUNNING else None
-    alive, here = _sender_alive(life, row)
+    if row.status is CallStatus.RUNNING:
+        return CallFacts(started_here=life.operations.serving(row.call_no) is not None)
+    # What is gone once stays gone; looking for children means reading about every process there is.
+    alive, here = _sender_alive(life, row) if doubt.gone_at is None else (False, False)
     if not alive and doubt.gone_at is None:
         doubt.gone_at = life.around.clock.monotonic() if row.fence == life.fence else life.began_at
     decision = doubt.decision if doubt.tool is not None else None
     return CallFacts(
-        started_here=serving is not None,
         sender_alive=alive,
         sender_here=here and not doubt.sender_overdue,
         twin_running=life.operations.in_flight(row.tool_namespace, row.tool_name, beside=row.call_no),
@@ -93,24 +98,28 @@ def _key_alive_seconds(life: Life, row: CallRow, now: str) -> float | None:
     """Return how long the provider still remembers the key; a clock that stepped back revives nothing (#38)."""
     if row.key_expires_at is None:
         return None
-    newest = life.ledger.read(lambda store: store.newest_time())
-    return seconds_between(max(now, newest or now), row.key_expires_at)
+    newest = max(life.ledger.read(lambda store: store.newest_time()) or now, row.started_at or now)
+    if row.key_expires_at != FOREVER and seconds_between(now, newest) > CLOCK_SLACK_SECONDS:
+        return 0.0  # how much time has passed since the clock was set back is not known: the key may be forgotten
+    return seconds_between(max(now, newest), row.key_expires_at)
 
 
 def _sender_alive(life: Life, row: CallRow) -> tuple[bool, bool]:
-    """Return whether the sender may still be sending, and whether it is a thread of this process."""
+    """Return whether the sender may still be sending, and whether it is a thread or a child of this process."""
     if row.idempotency_key in LIVING_SENDERS:
         return True, True
-    if row.fence == life.fence:
+    own = row.fence == life.fence
+    sent_by = None if own else life.ledger.read(lambda store: store.runs.life(row.run_id, row.fence))
+    if own or (sent_by is not None and sent_by.owner == life.around.owner):
         # The body is over; a child that it started may not be.
         children = living_children(life.around.owner, since=row.started_at)
         return bool(children), bool(children)
-    sent_by = life.ledger.read(lambda store: store.runs.life(row.run_id, row.fence))
-    if sent_by is None or sent_by.owner == life.around.owner:
+    if sent_by is None:
         return False, False
     state = liveness(sent_by.owner)
     if state is Liveness.ALIVE:
-        return sent_by.ended_at is None or (sent_by.how or "").endswith("+sender"), False
+        over = sent_by.ended_at is not None and not (sent_by.how or "").endswith("+sender")
+        return not over or bool(living_children(sent_by.owner, since=row.started_at)), False
     # Of a process on another host nothing is certain, however old its lease is: only evidence or a person can tell.
     return state is Liveness.UNKNOWN or bool(living_children(sent_by.owner)), False
 
@@ -132,8 +141,10 @@ def await_sender(life: Life, row: CallRow, doubt: Doubt) -> Loop:
     """Wait a bounded time for a sender of this process that outlived its timeout."""
     sender = LIVING_SENDERS.get(row.idempotency_key)
     if sender is not None:
-        doubt.sender = sender
-        sender.on_finished.append(life.operations.wake_parked)
+        if sender is not doubt.sender:
+            doubt.sender = sender
+            sender.on_finished.append(lambda: keep_late_return(life, row, sender))
+            sender.on_finished.append(life.operations.wake_parked)
         yield AwaitSender(sender, life.around.tuning.sender_grace_seconds)
         doubt.sender_overdue = not sender.finished.is_set()
     else:
@@ -155,13 +166,37 @@ def late_return(life: Life, row: CallRow, doubt: Doubt) -> Loop:
     outcome = doubt.sender.outcome if doubt.sender is not None else None
     if outcome is not None and outcome.ended is Ended.VALUE:
         receipt = recording.receipt_of(life, row, outcome)
-        yield Commit(lambda store: recording.keep_receipt(life, store, row, receipt))
+        try:
+            yield Commit(lambda store: recording.keep_receipt(life, store, row, receipt))
+        except StoreError as problem:
+            late_receipt.lose(life, row, receipt, problem)
+            raise
+    elif outcome is not None and outcome.ended is Ended.NOT_DONE:
+        allowed = attempts_allowed(life, doubt.decision)
+        yield Commit(lambda store: recording.store_setback(life, store, row, outcome, allowed))
     return (yield Commit(lambda store: store.calls.get(row.call_no)))
+
+
+def keep_late_return(life: Life, row: CallRow, sender: Sender) -> None:
+    """Keep what a sender brings back after its life has ended: success counts from anyone, at any time."""
+    outcome = sender.outcome
+    if not life.closed or outcome is None or outcome.ended is not Ended.VALUE:
+        return
+    receipt = recording.receipt_of(life, row, outcome)
+
+    def keep(store: SqlStore) -> None:
+        current = store.calls.get(row.call_no)
+        unsettled = current.status is CallStatus.IN_DOUBT and current.attempt == row.attempt
+        recording.keep_receipt(life, store, current if unsettled else row, receipt)
+        let_the_run_go_on(store, row.run_id, life.now())
+
+    with suppress(StoreError):  # the ledger may be closed; then the process ends, and the call is in doubt
+        life.ledger.run(keep)
 
 
 def ask_probe(life: Life, row: CallRow, doubt: Doubt) -> Loop:
     """Ask the provider once, and remember what its answer is worth."""
-    function, lag_seconds = _probe_of(doubt)
+    function, lag_seconds = _probe_of(life, doubt)
     arguments = decode((yield Commit(lambda store: store.calls.request(row.call_no))))
     asked_at = life.around.clock.monotonic()
     answer: Probe = yield Consult(function, context_of(life, row, arguments))
@@ -175,6 +210,34 @@ def ask_probe(life: Life, row: CallRow, doubt: Doubt) -> Loop:
     elif verdict == "unknown":
         doubt.exhausted, doubt.reason = True, answer.reason
     return row
+
+
+def look_again(life: Life) -> Loop:
+    """Ask once more about calls that were sent again because a probe said no: the first request may have landed since.
+
+    A second effect cannot be undone here; it is evidence, and stands in the inbox (semantics #30).
+    """
+    for call_no in sorted(life.believed_noes):
+        row = yield Commit(_row_of(call_no))
+        tool = life.registry.find(row.tool_namespace, row.tool_name)
+        known = row.external_correlation_id
+        if row.status is not CallStatus.SUCCEEDED or known is None or tool is None:
+            continue
+        function, _ = _probe_of(life, Doubt(life.decision(tool), tool))
+        arguments = decode((yield Commit(_request_of(row))))
+        answer: Probe = yield Consult(function, context_of(life, row, arguments))
+        if answer.verdict == "happened" and answer.ref not in (None, known):
+            yield Commit(partial(_store_second, life, row, answer))
+
+
+def _row_of(call_no: int) -> Callable[[SqlStore], CallRow]:
+    return lambda store: store.calls.get(call_no)
+
+
+def _store_second(life: Life, row: CallRow, answer: Probe, store: SqlStore) -> None:
+    if answer.ref is not None and store.calls.ref_owner(row.tool_name, answer.ref) is None:
+        recording.add_evidence(life, store, row, "probe", "duplicate_found", ref=answer.ref)
+        recording.tell_of_duplicate(life, store, row, answer.ref)
 
 
 def _whose_is_it(life: Life, row: CallRow, function: ProbeFunction, answer: Probe) -> Loop:
@@ -194,8 +257,12 @@ def _whose_is_it(life: Life, row: CallRow, function: ProbeFunction, answer: Prob
     return answer
 
 
-def _probe_of(doubt: Doubt) -> tuple[ProbeFunction, float]:
-    decision, tool = doubt.decision, doubt.tool
+def _probe_of(life: Life, doubt: Doubt) -> tuple[ProbeFunction, float]:
+    decision, tool, stand_ins = doubt.decision, doubt.tool, life.around.tuning.stand_ins
+    if decision is not None and tool is not None and stand_ins is not None:
+        stand_in = stand_ins.probe(tool, decision)
+        if stand_in is not None:
+            return stand_in, decision.probe_lag_seconds
     if decision is not None and decision.probe is not None:
         return _named_probe(decision.probe), decision.probe_lag_seconds
     if decision is None or tool is None or tool.probe_function is None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from perdure.model.errors import LeaseLost, StorageFault
@@ -26,6 +28,7 @@ from perdure.runtime.actions import (
     Post,
     Sender,
 )
+from perdure.runtime.crew import Crew
 from perdure.runtime.ledger import Member, Work
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
@@ -59,9 +62,9 @@ async def _perform(life: Life, action: Action, operation: Operation) -> Any:
             with invoke.at_the_edge(life, dispatch, operation):
                 return await _invoke(dispatch, operation)
         case Consult():
-            return await _consult(action)
+            return await _consult(life, action)
         case Pause(seconds):
-            await _pause(seconds, operation)
+            await _pause(life, seconds, operation)
             life.check_open()
         case AwaitSender(sender, seconds):
             await _finished(sender, seconds)
@@ -110,28 +113,44 @@ async def _invoke(dispatch: Dispatch, operation: Operation) -> Outcome:
 
 
 async def call_async(dispatch: Dispatch, operation: Operation, *, begun: Awaitable[Any] | None = None) -> Outcome:
-    """Await an async body; past its timeout it is cancelled, and what it did is unknown."""
-    with invoke.serving(dispatch, operation):
+    """Await an async body; past its timeout it is cancelled, and what it did is unknown.
+
+    A thread that the body has handed work to (``asyncio.to_thread``) is not cancelled with it: it goes on sending, and
+    until it is done the call has a living sender (semantics #25).
+    """
+    crew = Crew(dispatch)
+    with invoke.serving(dispatch, operation), crew:
         try:
             work = dispatch.body(*dispatch.args, **dispatch.kwargs) if begun is None else begun
             async with asyncio.timeout(dispatch.timeout_seconds):
-                return Outcome(Ended.VALUE, value=await work)
+                outcome = Outcome(Ended.VALUE, value=await work)
         except BaseException as error:
-            return invoke.outcome_of(error)
+            outcome = invoke.outcome_of(error)
+    if outcome.ended is Ended.NOT_DONE and not crew.sender.finished.is_set():
+        # The tool says that nothing happened, and a thread that it has left is still at it: nobody can know yet.
+        outcome = replace(outcome, ended=Ended.RAISED)
+    return outcome
 
 
-async def _consult(action: Consult) -> Probe:
-    answer = await asyncio.to_thread(invoke.ask_probe, action)
+async def _consult(life: Life, action: Consult) -> Probe:
+    limit = life.around.tuning.probe_timeout_seconds
+    asked = invoke.start_probe(action, lambda awaitable: awaitable)
+    await _finished(asked, limit)
+    answer = invoke.answer_of(asked, limit)
     if invoke.is_awaitable(answer):
-        answer = await _probe_answer(answer)
+        answering: asyncio.Task[Any] = asyncio.Task(_probe_answer(answer), loop=asyncio.get_running_loop())
+        await asyncio.wait([answering], timeout=limit)
+        # Not waited for if it ignores its cancellation: a question that is never answered changes nothing.
+        answer = answering.result() if answering.done() else invoke.late_probe(limit)
+        answering.cancel()
     return invoke.checked_probe(answer)
 
 
 async def _probe_answer(answer: Awaitable[Any]) -> Any:
     try:
         return await answer
-    except Exception as problem:
-        return Probe.unknown(f"the probe raised {type(problem).__name__}: {problem}")
+    except (Exception, SystemExit, asyncio.CancelledError) as problem:
+        return invoke.failed_probe(problem)
 
 
 def _wake(future: asyncio.Future[None]) -> None:
@@ -144,7 +163,8 @@ async def _finished(sender: Sender, seconds: float | None) -> bool:
     finished: asyncio.Future[None] = loop.create_future()
 
     def wake() -> None:
-        loop.call_soon_threadsafe(_wake, finished)
+        with suppress(RuntimeError):  # the loop may be closed by the time a sender comes back
+            loop.call_soon_threadsafe(_wake, finished)
 
     sender.on_finished.append(wake)
     if sender.finished.is_set():
@@ -153,7 +173,7 @@ async def _finished(sender: Sender, seconds: float | None) -> bool:
     return sender.finished.is_set()
 
 
-async def _pause(seconds: float, operation: Operation) -> None:
+async def _pause(life: Life, seconds: float, operation: Operation) -> None:
     """Wait, but not longer than until the caller gives up."""
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
@@ -162,9 +182,13 @@ async def _pause(seconds: float, operation: Operation) -> None:
         loop.call_soon_threadsafe(_wake, woken)
 
     operation.wake = wake
+    passed: asyncio.Task[None] = asyncio.Task(life.around.clock.pause(seconds), loop=loop)
     try:
-        await asyncio.wait([woken], timeout=seconds)
+        await asyncio.wait([woken, passed], return_when=asyncio.FIRST_COMPLETED)
+        if passed.done():
+            passed.result()
     finally:
+        passed.cancel()
         operation.wake = None
 
 
@@ -199,6 +223,7 @@ def await_in_own_loop(answer: Awaitable[Any]) -> Any:
 
 
 def _in_own_loop(work: Coroutine[Any, Any, Any]) -> Any:
+    # asyncio.run waits for the threads that its loop has handed work to, so no sender outlives it unseen.
     try:
         asyncio.get_running_loop()
     except RuntimeError:

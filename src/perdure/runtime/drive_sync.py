@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from perdure.model.errors import LeaseLost, StorageFault
 from perdure.model.run import WaitReason
 from perdure.ports.tool import Probe
-from perdure.runtime import invoke, starting
+from perdure.runtime import challenges, invoke
 from perdure.runtime.actions import (
     Action,
     AwaitSender,
@@ -25,12 +27,29 @@ from perdure.runtime.actions import (
 from perdure.runtime.ledger import Work
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
+from perdure.runtime.stopping import Doing
 
 T = TypeVar("T")
 
 
 def drive(life: Life, loop: Loop, operation: Operation) -> Any:
-    """Run a gateway loop to its end and return its value."""
+    """Run a gateway loop to its end and return its value.
+
+    Raises:
+        KeyboardInterrupt: a signal has stopped this life; what was in flight is recorded.
+    """
+    stopping = life.stopping
+    if stopping is None:
+        return _drive(life, loop, operation)
+    stopping.check()
+    with _doing(life, Doing.ENGINE):
+        value = _drive(life, loop, operation)
+    if operation.enclosing is None:
+        stopping.check()
+    return value
+
+
+def _drive(life: Life, loop: Loop, operation: Operation) -> Any:
     answer: Any = None
     problem: BaseException | None = None
     while True:
@@ -45,6 +64,20 @@ def drive(life: Life, loop: Loop, operation: Operation) -> Any:
             problem = error
 
 
+@contextmanager
+def _doing(life: Life, what: Doing) -> Generator[None, None, None]:
+    """Say what the main thread does, so that a signal interrupts nothing that must not be interrupted."""
+    stopping = life.stopping
+    if stopping is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before, stopping.doing = stopping.doing, what
+    try:
+        yield
+    finally:
+        stopping.doing = before
+
+
 def _perform(life: Life, action: Action, operation: Operation) -> Any:
     match action:
         case Commit(work):
@@ -52,17 +85,21 @@ def _perform(life: Life, action: Action, operation: Operation) -> Any:
         case Post(work, failed):
             life.ledger.post(work, failed)
         case Invoke(dispatch):
-            with invoke.at_the_edge(life, dispatch, operation):
+            with invoke.at_the_edge(life, dispatch, operation), _doing(life, Doing.BODY):
                 return _invoke(action, operation)
         case Consult():
-            return _consult(action)
+            with _doing(life, Doing.PAUSE):
+                return _consult(life, action)
         case Pause(seconds):
-            life.around.clock.sleep(seconds)
+            with _doing(life, Doing.PAUSE):
+                life.around.clock.sleep(seconds)
             life.check_open()
         case AwaitSender(sender, seconds):
-            sender.finished.wait(seconds)
+            with _doing(life, Doing.BODY):
+                sender.finished.wait(seconds)
         case Park(reason):
-            park(life, operation, reason)
+            with _doing(life, Doing.PAUSE):
+                park(life, operation, reason)
     return None
 
 
@@ -95,13 +132,17 @@ def _in_a_loop(dispatch: Dispatch, operation: Operation, begun: Any) -> Outcome:
     return call_in_own_loop(dispatch, operation, begun=begun)
 
 
-def _consult(action: Consult) -> Probe:
-    answer = invoke.ask_probe(action)
-    if invoke.is_awaitable(answer):
-        from perdure.runtime.drive_async import await_in_own_loop
+def _consult(life: Life, action: Consult) -> Probe:
+    limit = life.around.tuning.probe_timeout_seconds
+    asked = invoke.start_probe(action, _awaited)
+    asked.finished.wait(limit)
+    return invoke.checked_probe(invoke.answer_of(asked, limit))
 
-        answer = await_in_own_loop(answer)
-    return invoke.checked_probe(answer)
+
+def _awaited(answer: Any) -> Any:
+    from perdure.runtime.drive_async import await_in_own_loop
+
+    return await_in_own_loop(answer)
 
 
 def park(life: Life, operation: Operation, reason: str) -> None:
@@ -122,9 +163,9 @@ def park(life: Life, operation: Operation, reason: str) -> None:
             if not life.operations.must_look(operation):
                 woken.wait()
                 life.operations.must_look(operation)
-        elif life.waits:
-            _ask_now(life, operation, reason)
-            woken.wait(life.around.tuning.wait_poll_seconds)
+        elif life.waits or (operation.refuses and not life.is_async):
+            if not _ask_now(life, operation, reason) or life.waits:
+                woken.wait(life.around.tuning.wait_poll_seconds)
         else:
             life.parked_for.append((reason, operation.row, operation.challengers))
             life.close()
@@ -133,7 +174,11 @@ def park(life: Life, operation: Operation, reason: str) -> None:
         life.operations.unpark(operation)
 
 
-def _ask_now(life: Life, operation: Operation, reason: str) -> None:
+def _ask_now(life: Life, operation: Operation, reason: str) -> bool:
+    """Put a challenge that has waited until the run is quiet, and return whether there was one."""
     row, against = operation.row, operation.challengers
     if reason == WaitReason.CHALLENGE and row is not None and against and life.operations.all_parked():
-        commit(life, lambda store: starting.ask_challenge(life, store, row, against))
+        end = challenges.refuse_challenged if operation.refuses else challenges.ask_challenge
+        commit(life, lambda store: end(life, store, row, against))
+        return True
+    return False

@@ -23,6 +23,11 @@ class _Face:
         self._life = door.life
 
     @property
+    def door(self) -> Door:
+        """The way in to the gateway; the engine's own."""
+        return self._door
+
+    @property
     def run_id(self) -> str:
         """The run's id."""
         return self._life.run_id
@@ -143,13 +148,13 @@ class AsyncRun(_Face):
 
     def call(self, tool: Any, /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
         """Call a tool; a sync tool runs in a thread. Arguments and errors as in ``Run.call``."""
-        return self._door.serve_async(self._call(tool, args, kwargs))
+        return self._door.refused() or self._door.serve_async(self._call(tool, args, kwargs))
 
     def memo(
         self, name: str, function: Callable[..., Any], /, *args: Any, key: Any = None, **kwargs: Any
     ) -> Awaitable[Any]:
         """Compute something once and store it. Arguments as in ``Run.memo``."""
-        return self._door.serve_async(self._memo(name, function, args, kwargs, key))
+        return self._door.refused() or self._door.serve_async(self._memo(name, function, args, kwargs, key))
 
     async def turn(
         self,
@@ -162,6 +167,8 @@ class AsyncRun(_Face):
         key: Any = None,
     ) -> AsyncTurn:
         """Ask a model once, and store its answer and the calls that it asks for together. As ``Run.turn``."""
+        if refused := self._door.refused():
+            await refused
         request, asker = self._turn(name, call_model, messages, tools, calls, key)
         return AsyncTurn(asker, await self._door.serve_async(request))
 

@@ -147,14 +147,15 @@ class Gateway:
             yield Park(WaitReason.IN_DOUBT)
         elif _is_told(request, begun.gate):
             return (yield self._tell_model(begun))
-        elif request.options.on_challenge != "wait":
-            return (yield Commit(lambda store: challenges.refuse_challenged(life, store, row, begun.kin)))
         elif begun.gate is Gate.CHALLENGE_SEEN:
-            return (yield Commit(lambda store: challenges.ask_challenge(life, store, row, begun.kin)))
+            refuses = request.options.on_challenge != "wait"
+            end = challenges.refuse_challenged if refuses else challenges.ask_challenge
+            return (yield Commit(lambda store: end(life, store, row, begun.kin)))
         else:
             operation.challengers = begun.kin
+            operation.refuses = request.options.on_challenge != "wait"
             yield Park(WaitReason.CHALLENGE)
-            operation.challengers = ()
+            operation.challengers, operation.refuses = (), False
         row = yield Commit(lambda store: store.calls.get(row.call_no))
         return row
 

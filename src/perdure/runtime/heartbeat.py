@@ -32,6 +32,11 @@ class Heartbeat:
         with self._lock:
             self._lives.pop(life, None)
 
+    def alone(self, life: Life) -> bool:
+        """Return whether this process lives no other life of this engine."""
+        with self._lock:
+            return all(other is life for other in self._lives)
+
     def stop(self) -> None:
         """End the thread."""
         self._stop.set()
@@ -47,6 +52,7 @@ class Heartbeat:
 
     def _renew(self, life: Life, charged_seconds: float) -> None:
         elapsed = life.elapsed_seconds()
+        asked_at = life.around.clock.monotonic()
         now = life.now()
         expires = after(now, LEASE_SECONDS)
         try:
@@ -65,6 +71,7 @@ class Heartbeat:
             if still:
                 life.fail(problem)
             return
+        life.leased_at = asked_at
         with self._lock:
             if life in self._lives:
                 self._lives[life] = elapsed

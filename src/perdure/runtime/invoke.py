@@ -7,10 +7,12 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import copy_context
+from dataclasses import replace
 from typing import Any
 
 from perdure.model.toolcall import INNER_NAMESPACES, CallRow
 from perdure.ports.tool import CallContext, Probe, ToolFailed, current_context
+from perdure.runtime import recording
 from perdure.runtime.actions import LIVING_SENDERS, Consult, Dispatch, Ended, Outcome, Sender
 from perdure.runtime.frame import current_parent
 from perdure.runtime.life import Life
@@ -21,7 +23,7 @@ def context_of(life: Life, row: CallRow, arguments: Mapping[str, Any]) -> CallCo
     """Return what a tool or a probe may know about a call."""
 
     def record(ref: str) -> None:
-        life.ledger.run(lambda store: store.calls.set_handle(row.call_no, life.fence, ref, life.now()))
+        life.ledger.run(lambda store: recording.store_handle(life, store, row, ref))
 
     return CallContext(
         idempotency_key=row.idempotency_key,
@@ -108,17 +110,64 @@ def ask_probe(consult: Consult) -> Any:
     token = current_context.set(consult.context)
     try:
         return consult.probe(consult.context)
-    except Exception as problem:
-        return Probe.unknown(f"the probe raised {type(problem).__name__}: {problem}")
+    except BaseException as problem:  # in a thread of its own: nothing that it raises is meant for anybody else
+        return failed_probe(problem)
     finally:
         current_context.reset(token)
 
 
+def start_probe(consult: Consult, wait_for: Callable[[Any], Any]) -> Sender:
+    """Ask a probe in a daemon thread of its own, for it may hang; the sender's outcome is its answer.
+
+    Args:
+        wait_for: what makes an answer of an awaitable, in that thread.
+    """
+    asked = Sender("", consult.context.run_id)
+    context = copy_context()
+
+    def ask() -> Any:
+        answer = ask_probe(consult)
+        return wait_for(answer) if is_awaitable(answer) else answer
+
+    def work() -> None:
+        asked.finish(Outcome(Ended.VALUE, value=context.run(ask)))
+
+    threading.Thread(target=work, name=f"perdure-probe-{consult.context.tool_call_id}", daemon=True).start()
+    return asked
+
+
+def answer_of(asked: Sender, limit_seconds: float) -> Any:
+    """Return the answer of a probe that was started, or ``unknown`` where it has not come in time."""
+    return asked.outcome.value if asked.outcome is not None else late_probe(limit_seconds)
+
+
+def late_probe(limit_seconds: float) -> Probe:
+    """Return what a probe is worth that does not come back."""
+    return Probe.unknown(f"the probe gave no answer within {limit_seconds:g} s")
+
+
+def failed_probe(problem: BaseException) -> Probe:
+    """Return what a probe is worth that raises."""
+    return Probe.unknown(f"the probe raised {type(problem).__name__}: {problem}")
+
+
 def checked_probe(answer: Any) -> Probe:
-    """Return an answer, or ``unknown`` where a probe gave back something else."""
-    if isinstance(answer, Probe):
-        return answer
-    return Probe.unknown(f"the probe returned {type(answer).__name__}, not a Probe")
+    """Return an answer as it may be used, or ``unknown`` where a probe gave back something else.
+
+    Only ``True`` says that a listing was complete, and a reference is a text or a number that is not empty.
+    """
+    if not isinstance(answer, Probe):
+        return Probe.unknown(f"the probe returned {type(answer).__name__}, not a Probe")
+    if answer.verdict not in VERDICTS:
+        return Probe.unknown(f"the probe said {answer.verdict!r}, which is none of {', '.join(VERDICTS)}")
+    said: Any = answer.ref
+    if said is not None and (isinstance(said, bool) or not isinstance(said, str | int)):
+        return Probe.unknown(f"the probe's reference is a {type(said).__name__}, not a text")
+    ref = str(said) if said not in (None, "") else None
+    return replace(answer, ref=ref, complete=answer.complete is True, reason=str(answer.reason))
+
+
+VERDICTS = ("happened", "not_happened", "unknown")
 
 
 def is_awaitable(value: Any) -> bool:

@@ -117,6 +117,25 @@ class Ledger:
         if self.fault is not None:
             raise self.fault
 
+    def run_anew(self, work: Work[T]) -> T:
+        """Commit ``work`` on a new connection to the same ledger, once; the one that failed is left alone.
+
+        Raises:
+            StoreError: the store is still down; a later attempt may succeed.
+        """
+        store = self._store.another()
+        try:
+            store.connection.begin()
+            try:
+                value = work(store)
+                store.connection.commit()
+            except BaseException:
+                _roll_back(store.connection)
+                raise
+            return value
+        finally:
+            store.connection.close()
+
     def close(self) -> None:
         """Commit what waits, stop the thread and close the store."""
         with self._lock:

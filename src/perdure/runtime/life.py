@@ -121,6 +121,8 @@ class Life:
         """Effectful rows that this life has started and not yet seen settled; with none, nothing can be in doubt."""
         self.resent: set[int] = set()
         """Rows sent again with the same key while an earlier request was in doubt: a refusal of this one is no "no"."""
+        self.believed_noes: set[int] = set()
+        """Rows of which a probe's "no" was believed in this life; they are asked about once more at its end (#30)."""
         self.answered: set[int] = set()
         """Rows that a call of a model's turn has asked for by its handle in this life."""
         self.in_body: set[int] = set()

@@ -23,6 +23,7 @@ class Operation:
         parked: what it waits for.
         response: the receipt that this life has just stored.
         challengers: the kin that G2 holds against it until the run is quiet.
+        refuses: its caller wants to hear of them then, instead of asking a person.
         looked_at: which move of the run it had seen when it last looked at its row.
     """
 
@@ -37,6 +38,7 @@ class Operation:
     response: str | None = None
     inner: int = 0
     challengers: tuple[CallRow, ...] = ()
+    refuses: bool = False
     wake: Callable[[], None] | None = None
     looked_at: int = 0
 
@@ -61,6 +63,8 @@ class Operations:
         self._parked = 0
         self._moves = 0
         self.began = 0
+        self.draining = False
+        """While what is in flight comes to its end, the parked ones stay parked: what they wait for is noted first."""
         self.changed: Callable[[], None] = _nothing
 
     def __len__(self) -> int:
@@ -132,7 +136,8 @@ class Operations:
         """Let every parked operation look at its row again."""
         with self._lock:
             self._moves += 1
-            wakes = [operation.wake for operation in self._live if operation.wake is not None]
+            stay = self.draining
+            wakes = [item.wake for item in self._live if item.wake is not None and not (stay and item.parked)]
         for wake in wakes:
             wake()
 

@@ -86,7 +86,7 @@ def _refused(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> boo
         sent_twice = row.attempt < current.attempt and current.replay_policy is not ReplayPolicy.REPLAY_IDEMPOTENT
         if other_effect or sent_twice:
             add_evidence(life, store, row, "reply", "duplicate_found", detail=receipt.text, ref=ref)
-            _tell_of_duplicate(life, store, current, ref)
+            tell_of_duplicate(life, store, current, ref)
         return True
     if current.status is CallStatus.IN_DOUBT and row.status is CallStatus.RUNNING:
         return store_receipt(life, store, current, receipt)
@@ -99,7 +99,8 @@ def _handle_of_attempt(store: SqlStore, row: CallRow) -> str | None:
     return said[-1] if said else None
 
 
-def _tell_of_duplicate(life: Life, store: SqlStore, row: CallRow, ref: str | None) -> None:
+def tell_of_duplicate(life: Life, store: SqlStore, row: CallRow, ref: str | None) -> None:
+    """Put a second success of a settled call into the inbox (semantics #30)."""
     run = store.runs.get(row.run_id)
     if run is None or store.questions.open_of_call(row.tool_call_id) is not None:
         return
@@ -255,6 +256,7 @@ def store_not_done(life: Life, store: SqlStore, row: CallRow) -> CallRow:
     current = store.calls.get(row.call_no)
     if current.status is CallStatus.IN_DOUBT:
         store.calls.move(current, CallEvent.NOT_DONE, life.fence, life.now())
+        life.believed_noes.add(row.call_no)
         close_question(life, store, row, "the probe says no, after the quarantine")
     return store.calls.get(row.call_no)
 

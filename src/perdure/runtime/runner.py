@@ -10,7 +10,7 @@ from typing import Any
 from perdure.model.errors import LeaseLost, RunSuspended, StoreError
 from perdure.model.policy import Policy
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import drive_sync, late_receipt, starting
+from perdure.runtime import doubts, drive_sync, late_receipt, starting
 from perdure.runtime.claim import claim
 from perdure.runtime.door import Door
 from perdure.runtime.ending import Ending, end_children_of_doubts, end_life, interrupt_life
@@ -105,6 +105,8 @@ class Runner:
             stay.ending = self.barred(life)
             yield stay
             stopping.check()  # a program that swallowed its interrupt was stopped all the same
+            if life.believed_noes and not (stay.ending and stay.ending.suspended):
+                self._look_again(stay.door)
         except (KeyboardInterrupt, SystemExit):
             stopping.doing = Doing.ENGINE
             self.interrupt(life)
@@ -118,6 +120,14 @@ class Runner:
         operation = life.operations.begin(Frame(life.root, None, row.branch))
         try:
             drive_sync.drive(life, door.gateway.settle(row, operation), operation)
+        finally:
+            life.operations.end(operation)
+
+    def _look_again(self, door: Door) -> None:
+        life = door.life
+        operation = life.operations.begin(Frame(life.root, None, ""))
+        try:
+            drive_sync.drive(life, doubts.look_again(life), operation)
         finally:
             life.operations.end(operation)
 

@@ -13,7 +13,7 @@ from perdure.core.conditions import approval_needed, check_args
 from perdure.core.identity import Gate, GuardFacts, citation_error, guard, idempotency_key, joinable, kin
 from perdure.model.errors import DeadlineExceeded, DedupeConflict, UsageError
 from perdure.model.toolcall import DENIED, INNER_NAMESPACES, CallRow, CallStatus, Repeat
-from perdure.ports.clock import after, parse_time
+from perdure.ports.clock import FOREVER, after, parse_time
 from perdure.runtime import artifacts, recording
 from perdure.runtime.challenges import ask_approval, passed_for
 from perdure.runtime.checkpointing import pre_side_effect
@@ -384,4 +384,3 @@ def _key_expiry(request: CallRequest, now: str) -> str | None:
     return FOREVER if ttl == float("inf") else after(now, ttl)
 
 
-FOREVER = "9999-12-31T23:59:59.999999Z"

@@ -52,6 +52,8 @@ class Step:
         if scope is None or self._token is None:
             return
         current_step.reset(self._token)
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            return  # it was stopped, and has neither succeeded nor failed
         if scope in life.open_steps and not life.closed:
             life.open_steps.remove(scope)
         if life.closed or isinstance(error, RunSuspended) or _is_cancel(error):

@@ -46,14 +46,7 @@ def migrate(connection: SqliteConnection, now: str, *, migrations: list[Migratio
         SchemaError: the file is newer than this program, or an applied migration was changed since.
     """
     wanted = shipped_migrations() if migrations is None else migrations
-    connection.begin()
-    try:
-        connection.script(_BOOTSTRAP)
-        applied = {row[0]: row[1] for row in connection.rows("SELECT number, sha256 FROM schema_migrations", {})}
-        connection.commit()
-    except BaseException:
-        connection.rollback()
-        raise
+    applied = _applied(connection)
     _compare(applied, wanted)
     missing = [step for step in wanted if step.number not in applied]
     if missing and applied and connection.path != ":memory:":
@@ -61,6 +54,23 @@ def migrate(connection: SqliteConnection, now: str, *, migrations: list[Migratio
     for step in missing:
         _apply(connection, step, now)
     return len(missing)
+
+
+def _applied(connection: SqliteConnection) -> dict[int, str]:
+    """Return the hashes of the applied migrations by number; a ledger that has some is only read.
+
+    Whoever opens it to look, or to kill its owner, must not have to wait for a lock that a stopped owner holds.
+    """
+    known = "SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'"
+    if not list(connection.rows(known, {})):
+        connection.begin()
+        try:
+            connection.script(_BOOTSTRAP)
+            connection.commit()
+        except BaseException:
+            connection.rollback()
+            raise
+    return {row[0]: row[1] for row in connection.rows("SELECT number, sha256 FROM schema_migrations", {})}
 
 
 def _compare(applied: dict[int, str], wanted: list[Migration]) -> None:

@@ -14,7 +14,6 @@ from perdure.store.migrate import migrate
 from perdure.store.sql_store import SqlStore
 from perdure.store.sqlite.connection import SqliteConnection
 
-
 _CHECKSUMS = "page_checksums"
 
 
@@ -57,13 +56,11 @@ def open_store(
         if migrate(connection, clock.now()) and new:
             connection.stretch_wal()
         store = SqlStore(connection, "sqlite", crash_point)
-        connection.begin()
         if store.meta("ledger_id") is None:
-            store.set_meta("ledger_id", new_ledger_id())
-            store.set_meta(_CHECKSUMS, "on" if connection.has_checksums else "off")
-        elif store.meta(_CHECKSUMS) == "on" and not connection.has_checksums:
+            _name(store, connection, new_ledger_id())
+        if store.meta(_CHECKSUMS) == "on" and not connection.has_checksums:
             raise LedgerDamaged(f"the ledger {path} was made with a checksum on each page, and its header denies it")
-        connection.commit()
+        connection.keep_log()
     except StoreError:
         connection.close()
         raise
@@ -73,6 +70,14 @@ def open_store(
     if new and path != ":memory:":
         _sync_folder(Path(path).absolute().parent)
     return store
+
+
+def _name(store: SqlStore, connection: SqliteConnection, ledger_id: str) -> None:
+    connection.begin()
+    if store.meta("ledger_id") is None:  # another process may have been first
+        store.set_meta("ledger_id", ledger_id)
+        store.set_meta(_CHECKSUMS, "on" if connection.has_checksums else "off")
+    connection.commit()
 
 
 def _make_folder(folder: Path) -> None:

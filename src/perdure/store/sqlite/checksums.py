@@ -1,4 +1,4 @@
-"""A checksum at the end of each page, checked whenever a page is read: SQLite's checksum VFS (sqlite.org/cksumvfs.html).
+"""A checksum at the end of each page, checked when a page is read: SQLite's checksum VFS (sqlite.org/cksumvfs.html).
 
 The extension comes with apsw. It sits on top of the process's default VFS, and only the ledger's connections use it. It
 writes a checksum when a page is copied from the log into the database; a page in the log is covered by the log's own.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any, cast
 
 import apsw
 
@@ -32,7 +33,7 @@ def checksum_vfs() -> str | None:
     """Return the name of the checksum VFS, loaded and ready, or ``None`` where there is none."""
     with _LOADING:
         default = apsw.vfs_names()[0]
-        if _BELOW == [default]:
+        if [default] == _BELOW:
             return CHECKSUM_VFS
         path = library()
         if path is None:
@@ -70,11 +71,11 @@ def take_over_pages(path: str, busy_milliseconds: int) -> None:
     db = apsw.Connection(path, vfs=CHECKSUM_VFS)
     try:
         db.set_busy_timeout(busy_milliseconds)
-        db.execute("PRAGMA checksum_verification=OFF")
-        found = next(db.execute("PRAGMA integrity_check"))[0]
+        _ask(db, "PRAGMA checksum_verification=OFF")
+        found = _ask(db, "PRAGMA integrity_check")
         if found != "ok":
-            raise apsw.CorruptError(str(found))
-        db.execute("VACUUM")
+            raise apsw.CorruptError(found)
+        _ask(db, "VACUUM")
     finally:
         db.close()
 
@@ -83,10 +84,16 @@ def _all_hold(path: str, busy_milliseconds: int) -> bool:
     db = apsw.Connection(path, vfs=CHECKSUM_VFS)
     try:
         db.set_busy_timeout(busy_milliseconds)
-        return next(db.execute("PRAGMA quick_check"))[0] == "ok"
+        return _ask(db, "PRAGMA quick_check") == "ok"
     except apsw.IOError as problem:
         if is_damage(problem):
             return False
         raise
     finally:
         db.close()
+
+
+def _ask(db: apsw.Connection, sql: str) -> str:
+    # The stubs name a type of newer Pythons here, so that to the type checkers on 3.11 it is unknown.
+    rows: list[Any] = list(cast(Any, db).execute(sql))
+    return str(rows[0][0]) if rows else ""

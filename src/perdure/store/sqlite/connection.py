@@ -88,8 +88,7 @@ class SqliteConnection:
             _refuse_damaged_log(path)
             vfs = vfs if vfs is not None or path == ":memory:" else checksum_vfs()
             try:
-                # A connection of ours leaves its log behind, if only an empty one.
-                if vfs == CHECKSUM_VFS and _size(path) > 0 and not os.path.exists(path + "-wal"):
+                if vfs == CHECKSUM_VFS and wal_check.closed_by_others(path):
                     take_over_pages(path, busy)
                 self._open(flags, vfs, busy)
             except apsw.Error as problem:
@@ -124,13 +123,18 @@ class SqliteConnection:
         if reserved == RESERVED_BYTES and not checked:
             raise StoreError(
                 f"the ledger {self.path} has a checksum on each page, which this build of apsw cannot keep",
-                next_command="install the apsw of PyPI, which brings the extension: pip install --only-binary :all: -U apsw",
+                next_command="install the apsw of PyPI, which brings it: pip install --only-binary :all: -U apsw",
             )
 
     @property
     def has_checksums(self) -> bool:
         """Return whether each page of the file carries a checksum."""
         return self._db.reserve_bytes() == RESERVED_BYTES
+
+    def keep_log(self) -> None:
+        """Mark the log as one that a connection of ours keeps, so that it is seen if another program has deleted it."""
+        if self.has_checksums and self.path != ":memory:":
+            wal_check.mark_as_ours(self.path)
 
     def another(self) -> SqliteConnection:
         """Return a new connection to the same file, which must exist.
@@ -283,13 +287,6 @@ class SqliteConnection:
 
 def _damaged(path: str, what: object) -> LedgerDamaged:
     return LedgerDamaged(f"the ledger {path} does not hold what was written to it: {what}")
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 def _refuse_damaged_log(path: str) -> None:

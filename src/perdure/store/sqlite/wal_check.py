@@ -1,9 +1,9 @@
 """Whether the write-ahead log that a dead process left still holds everything that was committed.
 
-SQLite takes a damaged frame for the end of the log and forgets what was committed after it, without a word: for a ledger
-that is an effect without a record. So the log is compared with two witnesses before SQLite opens it. The index beside it
-(``-shm``) says how many frames were committed; it is written after the log was synced, so it never says too much. And a
-commit is synced before the next one is written, so that a whole later commit proves an earlier one.
+SQLite takes a damaged frame for the end of the log and forgets what was committed after it, without a word: for a
+ledger that is an effect without a record. So the log is compared with two witnesses before SQLite opens it. The index
+beside it (``-shm``) says how many frames were committed; it is written after the log was synced, so it never says too
+much. And a commit is synced before the next one is written, so that a whole later commit proves an earlier one.
 
 Formats: sqlite.org/walformat.html. Nothing is changed here.
 """
@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import struct
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
 _LITTLE_ENDIAN_WORDS, _BIG_ENDIAN_WORDS = 0x377F0682, 0x377F0683
 _INDEX_BYTES, _INDEX_SUMMED_BYTES, _BACKFILL_AT = 48, 40, 96
 _IN_USE_LOCK_BYTE = 128
+_OURS = stat.S_IXUSR
+_PAGE_BYTES = 4096
 _MASK = 0xFFFFFFFF
 Sums = tuple[int, int]
 
@@ -61,6 +65,8 @@ def damage(database: str) -> str | None:
         return None
     index = read_index(_content(database + "-shm", _BACKFILL_AT + 4))
     size = _size(database + "-wal")
+    if os.path.exists(database) and _size(database) < _PAGE_BYTES and _is_ours(database):
+        return f"{database} is empty, and a log was made for it"  # a first page is there before any log
     if size <= HEADER_BYTES and (index is None or not index.relies_on_log):
         return None
     log = read_log(_content(database + "-wal", size))
@@ -68,13 +74,39 @@ def damage(database: str) -> str | None:
     return None if found is None or _in_use(database) else found
 
 
+def closed_by_others(database: str) -> bool:
+    """Return whether another program's SQLite may have copied the log into the database when it closed it last.
+
+    It then deletes the log, which a connection of ours never does; one that was made since has no mark of ours.
+    """
+    if _size(database) == 0 or _in_use(database):
+        return False
+    return not _is_ours(database)
+
+
+def _is_ours(database: str) -> bool:
+    try:
+        return bool(os.stat(database + "-wal").st_mode & _OURS)
+    except FileNotFoundError:
+        return False
+
+
+def mark_as_ours(database: str) -> None:
+    """Mark the log of an open database: a new one would have the mode of the database, without this bit."""
+    with suppress(OSError):  # without the mark the pages are looked at once more when it is opened next
+        mode = stat.S_IMODE(os.stat(database + "-wal").st_mode)
+        if not mode & _OURS:
+            os.chmod(database + "-wal", mode | _OURS)
+
+
 def _compare(index: Index | None, log: Log, database: str, size: int) -> str | None:
     if index is not None and index.relies_on_log and log.salts in (None, index.salts) and log.committed < index.frames:
         return f"{index.frames} frames were committed to {database}-wal, and {log.committed} are left that can be read"
     if log.later_commit:
-        return f"frame {log.committed + 1} of {database}-wal or one soon after it is damaged, and commits stand behind it"
-    page_bytes = 4096
-    behind = range(_size(database) // page_bytes + 1, log.pages + 1)
+        return (
+            f"frame {log.committed + 1} of {database}-wal or one soon after it is damaged, and commits stand behind it"
+        )
+    behind = range(_size(database) // _PAGE_BYTES + 1, log.pages + 1)
     if log.committed and not log.in_log.issuperset(behind):
         return f"{database} is shorter than what was committed to it"
     return None
@@ -189,15 +221,15 @@ def _size(path: str) -> int:
 def _in_use(database: str) -> bool:
     """Return whether a process has the database open, or may have: then the index is alive and no witness.
 
-    SQLite holds a lock on one byte of the index as long as it has it open. A file that this process itself has open must
-    not even be looked at: closing it here would drop the locks that SQLite holds on it.
+    SQLite holds a lock on one byte of the index as long as it has it open. A file that this process itself has open
+    must not even be looked at: closing it here would drop the locks that SQLite holds on it.
     """
     if sys.platform != "linux" or _open_here({database, database + "-shm"}):
         return True
     try:
         with open(database + "-shm", "rb") as index:
             asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _IN_USE_LOCK_BYTE, 1, 0)
-            (held,) = struct.unpack_from("h", fcntl.fcntl(index, fcntl.F_GETLK, asked))
+            held: int = struct.unpack_from("h", fcntl.fcntl(index, fcntl.F_GETLK, asked))[0]
             return held != fcntl.F_UNLCK
     except FileNotFoundError:
         return False

@@ -1,0 +1,184 @@
+"""The passages of a crash test: a life that is killed at a point, and further lives until the run has ended."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from perdure.testing.crashtest.advice import ToolFacts
+from perdure.testing.crashtest.counting import Difference, Expected, compare, effects_of
+from perdure.testing.crashtest.forks import Ended
+from perdure.testing.crashtest.order import ANSWER, LIVE, UNANSWERED, Order
+from perdure.testing.crashtest.plan import Plan
+from perdure.testing.crashtest.verdict import Asked, Passage, trouble_of
+from perdure.testing.errors import CrashTestError
+from perdure.testing.provider.client import Provider
+
+NO_POINT = 1_000_000_000
+"""No process has so many points: a life with this one ends by itself and says how many it has passed."""
+MOST_LIVES = 8
+Go = Callable[[Order, int | None], Ended]
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """A run that nobody killed.
+
+    Args:
+        mark: of its effects in the provider's log.
+        points: numbered points of all its lives.
+        approvals: the tools that a person had to approve.
+        tools: those that it called, as the policy sees them.
+    """
+
+    mark: str
+    points: int
+    approvals: tuple[str, ...]
+    tools: tuple[ToolFacts, ...]
+
+
+@dataclass(slots=True)
+class _Course:
+    """What is known of one run so far; ``left`` is how many points are to be passed before it is killed."""
+
+    left: int | None
+    lives: int = 0
+    points: int = 0
+    where: str | None = None
+    questions: list[Asked] = field(default_factory=list[Asked])
+    trouble: str = ""
+    unanswered: bool = False
+    tools: dict[str, ToolFacts] = field(default_factory=dict[str, ToolFacts])
+
+    def lived(self, ended: Ended) -> None:
+        """Take in how a life ended."""
+        self.lives += 1
+        self.tools |= {facts.name: facts for facts in map(ToolFacts.of, ended.told.get("tools", ()))}
+        self.points += ended.points or 0
+        if ended.where is not None:
+            self.where, self.left = ended.where, None
+        elif self.left is not None:
+            self.left -= ended.points or 0
+        if ended.where is None:
+            told = {"document": ended.document, "too_long": ended.too_long, "exit_code": ended.exit_code}
+            self.trouble = trouble_of({**told, "stderr": ended.stderr})
+
+
+class Passages:
+    """Carries runs through.
+
+    Args:
+        order: what all orders have in common.
+        keyed: the tools whose provider must make one of equal keys.
+        go: carries out one order, with a crash point or without.
+    """
+
+    def __init__(self, plan: Plan, provider: Provider, order: Order, keyed: frozenset[str], go: Go) -> None:
+        self._plan = plan
+        self._provider = provider
+        self._order = order
+        self._keyed = keyed if plan.live else frozenset[str]()
+        self._go = go
+        self._expected = Expected({}, {})
+        self._approved: frozenset[str] = frozenset()
+
+    def expect(self, expected: Expected, approved: frozenset[str]) -> None:
+        """Say what every run must have done at its end, and for which tools a person is asked anyway."""
+        self._expected, self._approved = expected, approved
+        self._order = replace(self._order, counts=expected.counts, levels=expected.levels)
+
+    def clean(self, number: int) -> Clean:
+        """Run the job once and kill nothing.
+
+        Raises:
+            CrashTestError: it does not succeed.
+        """
+        order = self._order_for(f"clean{number}")
+        course = self._through(order, NO_POINT)
+        asked = [question for question in course.questions if question.kind != "approval"]
+        trouble = course.trouble or (asked[0].summary if asked else "")
+        if trouble:
+            raise CrashTestError(
+                f"the job does not get through even when nothing is killed: {trouble}",
+                safe="No tool that sends was entered." if not self._plan.live else None,
+                next_command="perdure run JOB   # make it succeed first",
+            )
+        self._tidy(Path(order.state_dir), needed=False)
+        approvals = tuple(question.tool for question in course.questions)
+        return Clean(order.mark, course.points, approvals, tuple(course.tools.values()))
+
+    def killed_at(self, point: int) -> Passage:
+        """Run the job, kill it at a point, and go on until it has ended; then once more."""
+        began = time.monotonic()
+        order = self._order_for(f"point{point}")
+        course = self._through(order, point)
+        effects = effects_of(self._provider.log(), order.mark)
+        difference = compare(effects, self._expected, self._keyed)
+        if course.unanswered:
+            difference = Difference(difference.repeated, {})  # it has not ended: what is missing may still come
+        passage = Passage(
+            point=point,
+            where=course.where,
+            lives=course.lives,
+            questions=tuple(asked for asked in course.questions if not self._is_usual(asked)),
+            trouble=course.trouble,
+            difference=difference,
+            folder=order.state_dir,
+            seconds=time.monotonic() - began,
+        )
+        self._tidy(Path(order.state_dir), needed=passage.verdict.is_bad)
+        return passage
+
+    def _is_usual(self, asked: Asked) -> bool:
+        return asked.kind == "approval" and asked.tool in self._approved
+
+    def _order_for(self, mark: str) -> Order:
+        folder = self._plan.folder / mark
+        folder.mkdir()
+        return replace(self._order, do=LIVE, mark=mark, state_dir=str(folder))
+
+    def _tidy(self, folder: Path, *, needed: bool) -> None:
+        if not (needed or self._plan.keep):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _through(self, order: Order, point: int) -> _Course:
+        course = _Course(left=point)
+        while True:
+            ended = self._go(order, course.left)
+            course.lived(ended)
+            order = replace(order, reopens=True)
+            if ended.where is None:
+                if course.trouble:
+                    return course
+                if ended.document.get("status") == "succeeded":
+                    break
+                if not self._answered(order, course, str(ended.document.get("reason"))):
+                    return course
+            if course.lives >= MOST_LIVES:
+                course.trouble = f"the run has not ended after {course.lives} lives"
+                return course
+        self._once_more(order, course)
+        return course
+
+    def _answered(self, order: Order, course: _Course, reason: str) -> bool:
+        """Answer what a run waits for, and return whether it can go on."""
+        found = self._go(replace(order, do=ANSWER), None)
+        answers = [Asked(**answer) for answer in found.told.get("answers", ())]
+        course.questions += answers
+        if any(asked.answer != UNANSWERED for asked in answers):
+            return True
+        course.unanswered = bool(answers)
+        if not answers:
+            said = f": {found.document['message']}" if "message" in found.document else ""
+            course.trouble = f"the run waits ({reason}), and there is nothing to answer{said}"
+        return False
+
+    def _once_more(self, order: Order, course: _Course) -> None:
+        """Resume the finished run: nothing may change, which the count at the end shows."""
+        again = self._go(order, None)
+        course.lives += 1
+        if again.document.get("status") != "succeeded":
+            course.trouble = f"one more resume of the finished run: {again.document.get('status') or again.exit_code}"
