@@ -15,6 +15,7 @@ from perdure.model.errors import ConstraintViolated, LedgerDamaged, StorageFault
 from perdure.ports.store import Row
 from perdure.store.sqlite import wal_check
 from perdure.store.sqlite.checksums import CHECKSUM_VFS, RESERVED_BYTES, checksum_vfs, is_damage, take_over_pages
+from perdure.store.sqlite.lock_holder import is_stopped, lock_holder
 
 BUSY_TIMEOUT_MILLISECONDS = 30_000
 ANOTHER_BUSY_MILLISECONDS = 1_000
@@ -224,6 +225,8 @@ class SqliteConnection:
             return ConstraintViolated(f"the ledger refused a row: {problem}")
         if is_damage(problem):
             return _damaged(self.path, problem)
+        if isinstance(problem, apsw.BusyError):
+            return _locked(self.path, problem)
         return StorageFault(f"the ledger could not be read or written: {type(problem).__name__}: {problem}")
 
     def begin(self) -> None:
@@ -283,6 +286,19 @@ class SqliteConnection:
             with suppress(apsw.Error):
                 # The limit empties the kept WAL here, and with it the frames of a commit whose sync failed.
                 self._db.close()
+
+
+def _locked(path: str, problem: apsw.Error) -> StorageFault:
+    text = f"the ledger could not be read or written: {type(problem).__name__}: {problem}"
+    holder = lock_holder(path)
+    if holder is None:
+        return StorageFault(text)
+    if not is_stopped(holder):
+        return StorageFault(f"{text}; process {holder} is writing to it")
+    return StorageFault(
+        f"{text}; process {holder} holds its write lock and is stopped",
+        next_command=f"kill -CONT {holder}   # wakes it; or kill -KILL {holder} ends it; then: perdure resume @last",
+    )
 
 
 def _damaged(path: str, what: object) -> LedgerDamaged:
