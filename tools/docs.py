@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from benchmarks.compare import report as comparison
 from perdure.cli import parser as command_line
 from perdure.core.transitions import CALL_TRANSITIONS, RUN_TRANSITIONS
 from perdure.demo import command as demo_command
@@ -22,6 +23,7 @@ from perdure.model import errors
 from perdure.model.run import RunStatus
 from perdure.model.toolcall import CallStatus
 from perdure.runtime.crashpoints import KNOBS, PREFIX
+from tools import docs_evidence
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
@@ -196,16 +198,32 @@ def _diagram(table: Mapping[tuple[Any, Any], StrEnum], first: StrEnum, last: lis
     return "\n".join([*lines, "```"])
 
 
+# --- the recorded comparison -----------------------------------------------------------------------------------
+
+
+def compared() -> str:
+    """Show the recorded results of the comparison with other systems."""
+    return comparison.tables(comparison.recorded())
+
+
+def compared_words() -> str:
+    """Quote what the systems said of jobs that did not finish."""
+    return comparison.own_words(comparison.recorded())
+
+
 # --- pages ---------------------------------------------------------------------------------------------------
 
 GENERATORS: dict[str, Callable[[], str]] = {
     "call-states": call_states,
     "commands": commands,
+    "compared": compared,
+    "compared-words": compared_words,
     "crash-knobs": crash_knobs,
     "error-codes": error_codes,
     "layers": layers,
     "run-states": run_states,
     "tables": tables,
+    **docs_evidence.GENERATORS,
 }
 
 

@@ -22,7 +22,9 @@ class Order:
     """What one life is to do.
 
     `do` is `run` (start, or attach by the same id), `resume` (which starts the run where the crash came before it was
-    accepted) or `take_over` (resume, and kill the owner first). `job` is `module:function` in the jobs folder.
+    accepted) or `take_over` (resume, and kill the owner first). `job` is `module:function` in the jobs folder. The wall
+    clock of the life is ahead (or behind, below zero) of the machine's. `command` is another thing: the command line
+    `perdure` with `inputs["words"]`.
     """
 
     state_dir: str
@@ -31,6 +33,7 @@ class Order:
     do: str = "run"
     inputs: dict[str, Any] = field(default_factory=dict)
     tuning: dict[str, Any] = field(default_factory=dict)
+    clock_ahead_seconds: float = 0.0
 
     @property
     def text(self) -> str:
@@ -48,16 +51,38 @@ def obey(order: Order) -> int:
         sys.path.insert(0, str(JOBS))
     import perdure
 
+    if order.do == "command":
+        from perdure.cli.main import main as command_line
+
+        return command_line(order.inputs["words"])
     module, _, function = order.job.partition(":")
     main = getattr(importlib.import_module(module), function)
     try:
-        with perdure.open(state_dir=order.state_dir, tuning=perdure.Tuning(**{**QUICK, **order.tuning})) as engine:
+        with _open(order) as engine:
             outcome, entered = _live(engine, main, order)
     except perdure.PerdureError as error:
         print(json.dumps({"error": type(error).__name__, "message": str(error)}), flush=True)
         return error.exit_code
     print(json.dumps({**_document(outcome), "entered": entered}), flush=True)
     return outcome.exit_code
+
+
+def _open(order: Order) -> Any:
+    import perdure
+
+    tuning = perdure.Tuning(**{**QUICK, **order.tuning})
+    if not order.clock_ahead_seconds:
+        return perdure.open(state_dir=order.state_dir, tuning=tuning)
+    from perdure.ports.clock import SystemClock, after
+
+    class Stepped(SystemClock):
+        """The machine's clock after somebody has set it."""
+
+        def now(self) -> str:
+            return after(super().now(), order.clock_ahead_seconds)
+
+    url = f"sqlite:///{order.state_dir}/runtime_state.db"
+    return perdure.Engine(url, state_dir=order.state_dir, tuning=tuning, clock=Stepped())
 
 
 def _live(engine: Any, main: Any, order: Order) -> tuple[Any, str]:

@@ -2,12 +2,13 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.crash.loop import Bench
+from tests.crash.place import Place
 
 MEMORY = Path("/dev/shm")
 
@@ -26,7 +27,15 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def bench(quick_folder: Path) -> Iterator[Bench]:
-    """A provider and launchers of its own for one test."""
+def bench(quick_folder: Path, record_property: Callable[[str, object], None]) -> Iterator[Bench]:
+    """A provider and launchers of its own for one test; what it lived through is told with the test's result."""
     with Bench(quick_folder) as running:
         yield running
+        for name, count in running.tally().items():
+            record_property(name, count)
+
+
+@pytest.fixture
+def place(quick_folder: Path) -> Place:
+    """A ledger whose disk may fail by a plan."""
+    return Place(quick_folder)

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import sys
+from functools import partial
 from typing import Any
 
 import apsw
@@ -22,14 +23,17 @@ FAULT_VARIABLE = "CRASH_LOOP_STORAGE_FAULT"
 class Fault:
     """What goes wrong, and from when on; the plan is `{"what": …, "at": place in the job, or "open", "number": n-th}`.
 
-    `full`: no write succeeds from then on. `io`: one operation fails. `sync`: one sync fails. `read_only`: the files open
-    for reading only. `locked`: the parent is let in to lock the ledger. `replaced`: a copy takes the place of the file.
+    `full`: no write succeeds from then on, or only so many fail as `last` says. `io`: one operation fails. `sync`: one
+    sync fails. `read_only`: the files open for reading only. `locked`: the parent is let in to lock the ledger.
+    `replaced`: a copy takes the place of the file. `removed`: nothing does. `patience` is how many seconds a receipt that
+    cannot be stored is kept in memory, and `busy` how many milliseconds a lock is waited for.
     """
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.what = str(plan.get("what", "none"))
         self._at, self._number = plan.get("at"), int(plan.get("number", 1))
         self._armed = self._at == "open"
+        self._last = int(plan.get("last", sys.maxsize))
         self.passed = self.failed = 0
 
     def reach(self, place: str, ledger: str = "") -> None:
@@ -43,13 +47,16 @@ class Fault:
         elif self.what == "replaced":
             shutil.copy(ledger, ledger + ".copy")
             os.replace(ledger + ".copy", ledger)
+        elif self.what == "removed":
+            os.rename(ledger, ledger + ".gone")
 
     def pass_by(self, operation: str) -> None:
         """Fail, if this operation is to fail."""
         if not self._armed or operation not in _AFFECTED.get(self.what, ()):
             return
         self.passed += 1
-        if self.passed == self._number or (self.passed > self._number and self.what == "full"):
+        many = self._last if self.what == "full" else 1
+        if self._number <= self.passed < self._number + many:
             self.failed += 1
             raise _error(self.what, operation)
 
@@ -93,14 +100,19 @@ class FailingDisk(apsw.VFS):
         return FailingFile(BASE, name, flags)
 
 
-FAULT = Fault(json.loads(os.environ.get(FAULT_VARIABLE, "{}")))
+PLAN: dict[str, Any] = json.loads(os.environ.get(FAULT_VARIABLE, "{}"))
+FAULT = Fault(PLAN)
 if FAULT.what != "none":
     FAILING_DISK = FailingDisk()
     atexit.register(lambda: print(f"FAULT {FAULT.passed} {FAULT.failed}", file=sys.stderr))
-    if FAULT.what == "locked":
+    if "busy" in PLAN:
         from perdure.store.sqlite import connection as _connection
 
-        _connection.BUSY_TIMEOUT_MILLISECONDS = 100
+        _connection.BUSY_TIMEOUT_MILLISECONDS = PLAN["busy"]
+    if "patience" in PLAN:
+        from perdure import engine as _engine
+
+        _engine.Tuning = partial(_engine.Tuning, late_receipt_seconds=PLAN["patience"])  # type: ignore[misc, assignment]
 
 
 def _mail(outside: str, what: str) -> dict[str, str]:

@@ -23,6 +23,8 @@ def warm_up() -> None:
     import encodings.idna  # noqa: F401 - imported by the first connection
 
     import perdure
+    import perdure.cli.decide_cmd
+    import perdure.cli.main
 
     async def main(run: Any) -> str:
         return str(await run.memo("nothing", str))
@@ -42,6 +44,8 @@ def serve() -> None:
             pid = os.fork()
             if pid == 0:
                 _become(request, out.fileno(), err.fileno())
+            if request.get("announce"):  # for those who mean to stop or kill it from outside
+                print(json.dumps({"pid": pid}), flush=True)
             _, status = os.waitpid(pid, 0)
             answer = {"pid": pid, "exit_code": os.waitstatus_to_exitcode(status),
                       "stdout": _text(out), "stderr": _text(err)}  # fmt: skip

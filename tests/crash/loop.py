@@ -15,9 +15,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from perdure.testing.provider.client import Provider
 from tests.crash.child import Order
-from tests.crash.support import AT_POINT, Call, Ended, Launcher, LedgerFile, LogReader, Person, planted
-from tests.provider.client import Provider
+from tests.crash.support import AT_POINT, CRASHED, Call, Ended, Launcher, LedgerFile, LogReader, Person, planted
 
 SIDE_BY_SIDE = 2
 QUIET_NUMBERS = 6  # whether a receipt shares a commit is a matter of timing, so runs differ by a few points
@@ -26,7 +26,7 @@ Knob = dict[str, str]
 
 @dataclass(frozen=True)
 class Fault:
-    """What the provider does wrong to the effect with this end of its name (`tests.provider.faults`)."""
+    """What the provider does wrong to the effect with this end of its name (`perdure.testing.provider.faults`)."""
 
     kind: str
     name: str
@@ -88,6 +88,7 @@ class Bench:
         self._free: SimpleQueue[Launcher] = SimpleQueue()
         self._launchers: list[Launcher] = []
         self._numbers = itertools.count(1)
+        self._exits: list[int] = []
 
     def __enter__(self) -> "Bench":
         self.provider.start()
@@ -105,9 +106,16 @@ class Bench:
         """Live one life in the next launcher that is free."""
         launcher = self._free.get()
         try:
-            return launcher.live(order, environ)
+            ended = launcher.live(order, environ)
         finally:
             self._free.put(launcher)
+        self._exits.append(ended.exit_code)
+        return ended
+
+    def tally(self) -> dict[str, int]:
+        """What was lived, killed and done here so far, for whoever adds it up."""
+        effects = sum(1 for line in self.log.lines() if line["event"] == "effect")
+        return {"lives": len(self._exits), "kills": self._exits.count(CRASHED), "effects": effects}
 
     def order(self, program: Program, tag: str) -> Order:
         """The order for the first life of a run whose effects carry `tag` in their names."""

@@ -1,12 +1,12 @@
 """Safety rules broken on purpose, in a child process only, so that the loops can be seen to catch it.
 
 Nothing of the product knows of this: a life that finds its name in `CRASH_LOOP_PLANTED_BUG` replaces one function.
+More of them stand in the other `planted_*.py`.
 """
 
 import asyncio
 import re
 import secrets
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -18,27 +18,16 @@ from perdure.runtime import claim, context, doubts, drive_async, gateway, invoke
 from perdure.runtime.actions import Commit
 from perdure.runtime.lease import Liveness
 from perdure.store import statements
+from tests.crash.planting import HELP, plant, planting
 
-_PLANTS: dict[str, Callable[[], None]] = {}
 _FENCE = re.compile(r"\(SELECT lease_fence FROM runs WHERE run_id = [\w.:]+\) = :fence|\blease_fence = :fence")
 
 
-def plant(name: str) -> None:
-    """Break the rule of this name in this process."""
-    _PLANTS[name]()
+BY_COUNT = "test_planted_bugs.py::test_the_provider_counts_what_a_broken_rule_lets_through"
+BY_WAITING = "test_planted_bugs.py::test_a_run_that_stops_for_no_good_reason_is_seen"
 
 
-def names() -> set[str]:
-    """Every rule that can be broken."""
-    return set(_PLANTS)
-
-
-def _plant(function: Callable[[], None]) -> Callable[[], None]:
-    _PLANTS[function.__name__] = function
-    return function
-
-
-@_plant
+@planting("settle", BY_COUNT)
 def doubts_are_sent_again() -> None:
     """The guard is off: whatever is in doubt is simply done again."""
     honest = gateway.decide
@@ -51,7 +40,7 @@ def doubts_are_sent_again() -> None:
     gateway.decide = careless
 
 
-@_plant
+@planting("gateway", BY_COUNT)
 def the_tool_acts_before_the_record() -> None:
     """The tool is called inside the transaction that mints its row, so before the commit of its intent."""
     honest_start, honest_dispatch = starting.find_or_mint, gateway.Gateway._dispatch
@@ -72,13 +61,13 @@ def the_tool_acts_before_the_record() -> None:
     starting.find_or_mint, gateway.Gateway._dispatch = act_first, dispatch  # type: ignore[method-assign]
 
 
-@_plant
+@planting("gateway", BY_WAITING)
 def receipts_are_not_stored() -> None:
     """What a tool gave back is handed to the program and forgotten."""
     recording.keep_receipt = lambda life, store, row, receipt: row
 
 
-@_plant
+@planting("gateway", BY_COUNT)
 def each_attempt_has_a_new_key() -> None:
     """The idempotency key is made when it is sent."""
     honest = invoke.context_of
@@ -89,13 +78,13 @@ def each_attempt_has_a_new_key() -> None:
     gateway.context_of = with_new_key
 
 
-@_plant
+@planting("gateway", BY_COUNT)
 def a_receipt_is_given_to_everybody() -> None:
     """A row that a call has met is not held: the next equal call of that life meets it too."""
     context.Context._forget = lambda self, call_no: None  # type: ignore[method-assign]
 
 
-@_plant
+@planting("gateway", BY_WAITING)
 def equal_calls_share_a_key() -> None:
     """The occurrence is left out of the idempotency key."""
     starting.idempotency_key = lambda ledger_id, run_id, key, scope, _: identity.idempotency_key(
@@ -103,7 +92,7 @@ def equal_calls_share_a_key() -> None:
     )
 
 
-@_plant
+@planting("settle", BY_COUNT)
 def settling_sends_what_was_only_prepared() -> None:
     """Resume takes every open row for work to be done, asked for or not."""
     honest = gateway.Gateway.settle
@@ -129,7 +118,7 @@ def settling_sends_what_was_only_prepared() -> None:
     gateway.Gateway.settle, runner.started_rows = settle, open_rows  # type: ignore[method-assign]
 
 
-@_plant
+@planting("gateway", BY_COUNT)
 def changed_arguments_are_not_challenged() -> None:
     """G2 is switched off: an unmet effect of an earlier life speaks against nothing."""
     honest = starting.guard
@@ -141,37 +130,37 @@ def changed_arguments_are_not_challenged() -> None:
     starting.guard = lenient
 
 
-@_plant
+@planting("gateway", BY_COUNT)
 def failures_are_tried_again() -> None:
     """Re-entry takes a failed call for one that may be done now."""
     honest = context.Context.find_equal
 
-    def find(self: Any, key: Any, branch: str, fetch: Any) -> Any:
-        row = honest(self, key, branch, fetch)
+    def find(self: Any, *what: Any, **more: Any) -> Any:
+        row = honest(self, *what, **more)
         return None if row is not None and row.status is CallStatus.FAILED else row
 
     context.Context.find_equal = find  # type: ignore[method-assign]
 
 
-@_plant
+@planting("gateway", BY_WAITING)
 def a_memo_does_not_enclose_its_calls() -> None:
     """The calls inside a finished memo count as effects that nobody has asked for."""
-    context.Context._enclose = lambda self, tool_call_id: None  # type: ignore[method-assign]
+    context.Context._enclose = lambda self, tool_call_id, reader: None  # type: ignore[method-assign]
 
 
-@_plant
+@planting("settle", "test_planted_bugs.py::test_a_child_that_still_sends_makes_a_second_effect")
 def the_living_child_is_forgotten() -> None:
     """No quarantine: with its owner dead, a call is taken to have no sender."""
     doubts.living_children = lambda owner: []
 
 
-@_plant
+@planting(HELP)
 def the_living_are_taken_for_dead() -> None:
     """An owner that is alive is taken over (not a rule of ours: what the fence is there to survive)."""
     claim.liveness = doubts.liveness = lambda owner: Liveness.DEAD
 
 
-@_plant
+@planting(HELP)
 def the_guard_is_heard_late() -> None:
     """What the guard says reaches the waiting call late (no rule of ours either: a busy loop does the same)."""
     honest = drive_async._answer
@@ -183,7 +172,7 @@ def the_guard_is_heard_late() -> None:
     drive_async._answer = late
 
 
-@_plant
+@planting("lease", "test_planted_bugs.py::test_without_the_fence_a_stale_owner_goes_on_sending")
 def the_fence_is_not_checked() -> None:
     """A stale owner's writes are taken."""
     honest = statements.load_queries.__wrapped__
@@ -195,4 +184,4 @@ def the_fence_is_not_checked() -> None:
     statements.load_queries = without_fences
 
 
-__all__ = ["names", "plant"]
+__all__ = ["plant"]

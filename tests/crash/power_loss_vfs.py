@@ -269,36 +269,12 @@ def record(folder: Path) -> None:
     disk.unregister()
 
 
-def plant_normal() -> None:
-    """Break a rule: commits are not synced."""
-    from perdure.store.sqlite import connection
-
-    normal = {"synchronous": ("synchronous", "normal", "1")}
-    connection._PRAGMAS = tuple(normal.get(pragma[0], pragma) for pragma in connection._PRAGMAS)
-
-
-def plant_answer_before_commit() -> None:
-    """Break a rule: waiters are answered when their work is done, and the commit comes with the next group."""
-    from perdure.runtime.ledger import Ledger
-
-    def transact(self: Any, batch: list[Any]) -> None:
-        connection = self._store.connection
-        if connection.in_transaction():
-            connection.commit()
-        connection.begin()
-        for member in batch:
-            member.value = member.work(self._store)
-
-    Ledger._transact = transact  # type: ignore[method-assign]
-
-
 def plant(name: str) -> None:
     """Break one rule in this process."""
-    from tests.crash import planted
+    from tests.crash import planting
 
     _REFUSED.add("three")  # a tool that is called inside the commit cannot say no
-    own = {"normal": plant_normal, "answer_before_commit": plant_answer_before_commit}
-    own.get(name, lambda: planted.plant(name))()
+    planting.plant(name)
 
 
 if __name__ == "__main__":

@@ -57,3 +57,11 @@ LOST_REPLIES = Program(
     result_names_effects=True,
 )  # fmt: skip
 TWO_MINDS = Program("hard:two_minds", {"right": 1}, questions=("approval",))
+
+
+def model_loop(function: str) -> Program:
+    """Three effects of one answer, and one of them once more on purpose, by a model whose answers are random."""
+    return Program(f"turns:{function}", {"keyed": 2, "probed": 1, "asked": 1}, failures=(2,))
+
+
+STUBBORN = Program("turns:stubborn", {"keyed": 2}, failures=(2,))

@@ -7,15 +7,15 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import perdure
+from perdure.testing.provider.effect_log import Line
 from tests.crash.child import PLANT_VARIABLE, Order
-from tests.provider.effect_log import Line
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_POINT = "PERDURE_TEST_CRASH_AT_POINT"
@@ -63,17 +63,25 @@ class Launcher:
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def live(self, order: Order, environ: dict[str, str] | None = None) -> Ended:
-        """Let one life be lived and return how it ended."""
-        pipe_in, pipe_out = self._process.stdin, self._process.stdout
-        assert pipe_in is not None and pipe_out is not None
-        request = {"order": json.loads(order.text), "environ": environ or {}}
+    def live(
+        self, order: Order, environ: dict[str, str] | None = None, started: Callable[[int], None] | None = None
+    ) -> Ended:
+        """Let one life be lived and return how it ended; `started` is called with its pid, while it lives."""
+        pipe_in = self._process.stdin
+        assert pipe_in is not None
+        request = {"order": json.loads(order.text), "environ": environ or {}, "announce": started is not None}
         pipe_in.write(json.dumps(request) + "\n")
         pipe_in.flush()
-        line = pipe_out.readline()
-        assert line, "the launcher has ended; its own message is on stderr"
-        answer = json.loads(line)
+        if started is not None:
+            started(self._answer()["pid"])
+        answer = self._answer()
         return Ended(answer["exit_code"], answer["stdout"], answer["stderr"])
+
+    def _answer(self) -> dict[str, Any]:
+        pipe_out = self._process.stdout
+        line = pipe_out.readline() if pipe_out is not None else ""
+        assert line, "the launcher has ended; its own message is on stderr"
+        return dict(json.loads(line))
 
     def stop(self) -> None:
         """End the launcher."""
@@ -136,6 +144,15 @@ class LedgerFile:
         with self._open() as db:
             tables = [str(row[0]) for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
             return {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+
+    def column(self, name: str) -> list[Any]:
+        """One column of `tool_calls`, oldest first."""
+        return [row[0] for row in self.ask(f"SELECT {name} FROM tool_calls ORDER BY call_no")]
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows that a query finds; a ledger that is not there yet is an empty database."""
+        with self._open() as db:
+            return db.execute(sql).fetchall()
 
     def kin_shown(self, approval_id: str) -> list[str]:
         """The effects that a challenge lists."""

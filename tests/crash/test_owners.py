@@ -24,7 +24,7 @@ def test_a_life_killed_from_outside_while_the_reply_is_on_its_way(bench: Bench, 
     order = bench.order(REFERENCE, tool)
     bench.provider.control(KIND_OF_TOOL[tool], what=f"{tool}:{tool}", hold=True)
     life = start_life(order)
-    bench.provider.wait_for("held", what=f"{tool}:{tool}")
+    bench.provider.wait_for("held", what=f"{tool}:{tool}", timeout_seconds=15)
     life.kill()
     assert finish(life).exit_code == KILLED
     assert bench.provider.release() == 1
@@ -36,10 +36,10 @@ def test_a_life_killed_from_outside_while_the_reply_is_on_its_way(bench: Bench, 
 @pytest.mark.parametrize("program", [REFERENCE, REFERENCE_ASYNC], ids=["sync", "async"])
 @pytest.mark.parametrize("tool", ["keyed", "probed", "asked"])
 def test_an_interrupt_while_the_reply_is_on_its_way(bench: Bench, program: Program, tool: str) -> None:
-    order = bench.order(program, tool)
+    order = replace(bench.order(program, tool), tuning={"interrupt_grace_seconds": 0.3 if program is REFERENCE else 5.0})
     bench.provider.control(KIND_OF_TOOL[tool], what=f"{tool}:{tool}", hold=True)
     life = start_life(order)
-    bench.provider.wait_for("held", what=f"{tool}:{tool}")
+    bench.provider.wait_for("held", what=f"{tool}:{tool}", timeout_seconds=15)
     life.send_signal(signal.SIGINT)
     if program is REFERENCE_ASYNC:
         bench.provider.release()  # its send is in a thread, and what is in flight is drained
@@ -58,7 +58,7 @@ def test_a_request_of_the_dead_that_lands_after_the_resume_began(bench: Bench, t
     kind = KIND_OF_TOOL[tool]
     bench.provider.control(kind, what=f"{tool}:{tool}", hold_before_effect=True)
     life = start_life(order)
-    bench.provider.wait_for("held", what=f"{tool}:{tool}")
+    bench.provider.wait_for("held", what=f"{tool}:{tool}", timeout_seconds=15)
     life.kill()
     assert finish(life).exit_code == KILLED
     if tool == "create":
@@ -75,7 +75,7 @@ def test_of_two_resumes_at_once_one_wins(bench: Bench) -> None:
     order = bench.order(REFERENCE, "race")
     bench.provider.control("read", what="race:read", hold=True)
     life = start_life(order)
-    bench.provider.wait_for("held", what="race:read")
+    bench.provider.wait_for("held", what="race:read", timeout_seconds=15)
     life.kill()
     finish(life)
     bench.provider.release()
@@ -85,7 +85,7 @@ def test_of_two_resumes_at_once_one_wins(bench: Bench) -> None:
     with ThreadPoolExecutor(2) as pool:
         ends = [pool.submit(finish, rival) for rival in rivals]
         wait(ends, return_when=FIRST_COMPLETED)  # the winner stands at the provider, so this is the loser
-        bench.provider.wait_for("held", count=2, what="race:read")
+        bench.provider.wait_for("held", count=2, what="race:read", timeout_seconds=15)
         bench.provider.release()
         loser, winner = sorted((end.result() for end in ends), key=lambda end: -end.exit_code)
     assert (loser.exit_code, loser.says["error"]) == (LEASE_HELD, "LeaseHeld"), loser
@@ -100,7 +100,7 @@ def test_a_stopped_owner_keeps_its_run_until_it_is_killed(bench: Bench, tool: st
     order = bench.order(REFERENCE, tool)
     bench.provider.control(KIND_OF_TOOL[tool], what=f"{tool}:{tool}", hold=True)
     life = start_life(order)
-    bench.provider.wait_for("held", what=f"{tool}:{tool}")
+    bench.provider.wait_for("held", what=f"{tool}:{tool}", timeout_seconds=15)
     os.kill(life.pid, signal.SIGSTOP)
     resume = replace(order, do="resume")
     refused = bench.live(resume, {})
@@ -127,7 +127,7 @@ def test_a_child_that_outlives_its_parent_may_still_send(bench: Bench) -> None:
     order = bench.order(BY_A_CHILD, "child")
     bench.provider.control("searchable", what="child:sent", hold_before_effect=True)
     life = start_life(order)
-    bench.provider.wait_for("held", what="child:sent")
+    bench.provider.wait_for("held", what="child:sent", timeout_seconds=15)
     life.kill()
     life.wait()
     resume = replace(order, do="resume")

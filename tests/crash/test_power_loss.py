@@ -5,7 +5,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +26,7 @@ MAINS = {"in_a_row": disk.in_a_row, "side_by_side": disk.side_by_side}
 STARTED = frozenset({"running", "in_doubt", "succeeded", "failed"})
 KEPT = (0.05, 0.5, 0.95)
 QUICK = perdure.Tuning(quiet_seconds=0.02, first_retry_seconds=0.001)
+Tell = Callable[[str, object], None]
 
 
 class Broken(AssertionError):
@@ -155,13 +156,23 @@ def test_the_recorded_runs_did_something(log: list[Entry]) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_power_is_lost_with_all_that_was_not_synced(log: list[Entry], quick_folder: Path) -> None:
-    assert lose_power_everywhere(log, quick_folder) > 20
+def test_power_is_lost_with_all_that_was_not_synced(
+    log: list[Entry], quick_folder: Path, record_property: Tell
+) -> None:
+    disks = lose_power_everywhere(log, quick_folder)
+    record_property("cuts", len(log))
+    record_property("disks", disks)
+    assert disks > 20
 
 
 @pytest.mark.timeout(60)
-def test_power_is_lost_with_some_sectors_written_and_some_not(log: list[Entry], quick_folder: Path) -> None:
-    assert lose_power_everywhere(log, quick_folder, seed=20261122) > 400
+def test_power_is_lost_with_some_sectors_written_and_some_not(
+    log: list[Entry], quick_folder: Path, record_property: Tell
+) -> None:
+    disks = lose_power_everywhere(log, quick_folder, seed=20261122)
+    record_property("cuts", len(log))
+    record_property("disks", disks)
+    assert disks > 400
 
 
 @pytest.mark.timeout(60)
@@ -213,9 +224,9 @@ def go_on(folder: Path, promised: Promised) -> int:
 @pytest.mark.parametrize(
     ("bug", "promise"),
     [
-        ("normal", "an effect has no record"),
+        ("commits_are_not_synced", "an effect has no record"),
         ("the_tool_acts_before_the_record", "an effect has no record"),
-        ("answer_before_commit", "an effect has no record"),
+        ("waiters_are_answered_before_the_commit", "an effect has no record"),
     ],
 )
 def test_a_planted_bug_is_caught(tmp_path: Path, quick_folder: Path, bug: str, promise: str) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.crash.loop import Bench, kinds_of_points
-from tests.crash.programs import model_loop
+from tests.crash.loop import Bench, WrongCount, WrongWait, kinds_of_points
+from tests.crash.programs import STUBBORN, model_loop
 
 
 @pytest.mark.timeout(120)
@@ -14,3 +14,24 @@ def test_what_a_random_model_asks_for_is_done_once_wherever_it_is_killed(bench: 
     assert len(crashed) >= 50
     assert all(len(passage.answers) == passage.was_due for passage in passages)
     assert {"before bind_turn_call", "before challenge_call"} <= set(kinds_of_points(passages))
+
+
+@pytest.mark.timeout(120)
+def test_a_model_that_cites_one_receipt_again_and_again_gets_one_more(bench: Bench) -> None:
+    passages = bench.loop(STUBBORN)
+    assert sum(1 for passage in passages if passage.crashed_at) >= 40
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("bug", ["a_model_is_taken_for_a_program"])
+def test_a_model_that_is_not_told_what_was_done_does_it_again(bench: Bench, bug: str) -> None:
+    with pytest.raises(WrongCount) as found:
+        bench.loop(model_loop("main"), bug=bug, up_to=2)
+    assert found.value.repeated == {"probed"}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("bug", ["every_citation_is_valid"])
+def test_a_citation_that_the_guard_lets_through_is_stopped_by_the_rows_themselves(bench: Bench, bug: str) -> None:
+    with pytest.raises(WrongWait, match="UNIQUE constraint failed: tool_calls.repeat_of"):
+        bench.loop(STUBBORN, bug=bug, up_to=2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -208,3 +210,41 @@ def test_what_a_sender_brings_back_after_its_life_has_ended_settles_the_call(tmp
         assert engine.outcome("r1").status == "queued"
         assert engine.resume("r1", main=lambda run: send()).result == "sent late"
     assert len(requests) == 1
+
+
+def test_the_newest_time_of_the_ledger_may_stand_in_a_call_of_a_process_that_was_killed(tmp_path: Path) -> None:
+    """The clock jumped ahead inside a life; only the calls of that life tell, and it has never ended."""
+    provider = Provider([True])
+    clock = SetClock()
+
+    @tool(name="pay", side_effect_class="external", key_ttl="1h")
+    def pay(*, call: CallContext) -> str:
+        return provider.send(call.idempotency_key)
+
+    @tool(name="look", side_effect_class="read_only")
+    def look(crash: bool) -> None:
+        if crash:
+            os._exit(9)
+
+    def jump(run: Any) -> None:
+        clock.moment += timedelta(hours=1.1)
+        look(crash=False)
+        look(crash=True)
+
+    def engine(attempts: int) -> Engine:
+        rules = tmp_path / f"{attempts}.policy.yaml"
+        rules.write_text(f"version: 1\nrules:\n  - {{tool: pay, max_attempts: {attempts}}}\n")
+        url = f"sqlite:///{tmp_path}/ledger.db"
+        return Engine(url, state_dir=tmp_path, clock=clock, tuning=FAST, policies=[rules])
+
+    with engine(1) as first:
+        assert first.run(lambda run: pay(), run_id="r1").reason == "in_doubt"
+    pid = os.fork()
+    if pid == 0:
+        with suppress(BaseException), engine(1) as other:
+            other.run(jump, run_id="r2")
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    with engine(5) as later:
+        assert later.resume("r1", main=lambda run: pay()).reason == "in_doubt"
+    assert provider.requests == 1

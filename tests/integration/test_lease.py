@@ -10,17 +10,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from perdure.model.run import Owner
+from perdure.ports.clock import format_time
 from perdure.runtime.lease import (
     SENDER_VARIABLE,
     Liveness,
+    end_children,
     liveness,
     living_children,
     mark_children,
+    send_signal,
     sender_mark,
     this_process,
 )
@@ -224,3 +228,58 @@ def test_the_mark_names_the_process_and_not_only_its_number() -> None:
     marks = {sender_mark(owner), *(sender_mark(replace(owner, **{name: 8})) for name in ("pid", "start_time"))}
     assert len(marks) == 3
     assert sender_mark(replace(owner, boot_id="c")) not in marks
+
+
+def test_a_neighbour_in_a_pipeline_is_no_child(tmp_path: Path) -> None:
+    """`perdure … | tee` makes one group of both, led by the first; the second would be waited for in vain."""
+    script = f"set -m; {sys.executable} -c '{PIPED}' | cat >/dev/null"
+    with subprocess.Popen(
+        ["sh", "-c", script], stderr=subprocess.PIPE, stdin=subprocess.PIPE, text=True, start_new_session=True
+    ) as shell:
+        assert shell.stderr is not None and shell.stdin is not None
+        pid, group, found = shell.stderr.readline().split(" ", 2)
+        shell.stdin.close()
+        shell.stderr.read()
+    assert pid == group, "it leads the group of the pipeline"
+    assert found.strip() == "[]"
+
+
+PIPED = """
+import os, sys
+from perdure.runtime.lease import living_children, mark_children, this_process
+mark_children(this_process())
+print(os.getpid(), os.getpgid(0), living_children(this_process()), file=sys.stderr, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_signal_is_not_sent_to_a_process_that_only_has_the_number(start: Callable[..., Process]) -> None:
+    process = start()
+    send_signal(process.owner.pid, signal.SIGKILL, start_time=process.owner.start_time - 1)
+    assert process.running.poll() is None
+    send_signal(process.owner.pid, signal.SIGKILL, start_time=process.owner.start_time)
+    assert process.running.wait() == -signal.SIGKILL
+    send_signal(process.owner.pid, signal.SIGKILL, start_time=process.owner.start_time)
+
+
+@pytest.mark.parametrize("kinds", [(0,), (1,), (0, 1, 0)])
+def test_children_are_ended_and_waited_for(start: Callable[..., Process], kinds: tuple[int, ...]) -> None:
+    process = start(*kinds)
+    process.running.kill()
+    process.running.wait()
+    assert set(process.children) <= set(living_children(process.owner))
+    assert end_children(process.owner) == []
+    assert living_children(process.owner) == []
+
+
+def test_only_children_that_began_since_are_ended(start: Callable[..., Process]) -> None:
+    process = start(0)
+    later = format_time(datetime.now(UTC) + timedelta(seconds=1))
+    assert end_children(process.owner, since=later) == []
+    assert living_children(process.owner) == process.children
+
+
+def test_of_another_host_or_boot_there_are_no_children_here(start: Callable[..., Process]) -> None:
+    owner = start(0).owner
+    assert living_children(replace(owner, host="elsewhere")) == []
+    assert living_children(replace(owner, boot_id="an earlier boot")) == []

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from perdure import Probe, tool
-from tests.integration.engine_support import live, statuses
+import pytest
+
+from perdure import Probe, VerdictRefused, tool
+from tests.integration.engine_support import FAST, live, open_engine, statuses
 
 
 def test_a_probe_that_finds_the_effect_of_an_equal_call_is_no_evidence(tmp_path: Path) -> None:
@@ -102,28 +110,99 @@ def test_no_probe_is_asked_while_another_call_of_the_tool_is_being_sent(tmp_path
     assert log[:3] == ["lost", "slow sent", "probe"]
 
 
-def test_a_probe_that_raises_or_answers_nonsense_is_unknown(tmp_path: Path) -> None:
-    for n, answer in enumerate((RuntimeError("imap is down"), "yes")):
+NONSENSE: list[Any] = [
+    RuntimeError("imap is down"),
+    SystemExit(3),
+    asyncio.CancelledError("a scope of its own"),
+    "yes",
+    None,
+    Probe("yes"),
+    Probe("happened", ref=["p1"]),  # type: ignore[arg-type]
+    Probe("not_happened", complete="of course"),  # type: ignore[arg-type]
+    Probe("unknown", reason=ConnectionError("down")),  # type: ignore[arg-type]
+]
 
-        @tool(name="send", side_effect_class="external", probe_lag="0s")
-        def send() -> None:
-            raise ConnectionResetError
 
-        @send.probe
-        def find(call: Any, answer: Any = answer) -> Any:
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("answer", NONSENSE, ids=repr)
+def test_a_probe_that_raises_or_answers_nonsense_is_unknown(tmp_path: Path, answer: Any, is_async: bool) -> None:
+    asked: list[int] = []
 
-        assert live(tmp_path / str(n), lambda run, send=send: send()).reason == "in_doubt"
+    @tool(name="send", side_effect_class="external", probe_lag="0s")
+    def send() -> None:
+        raise ConnectionResetError
+
+    def tell() -> Any:
+        asked.append(1)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    async def tell_later(call: Any) -> Any:
+        await asyncio.sleep(0)
+        return tell()
+
+    send.probe(tell_later if is_async else lambda call: tell())
+
+    async def main(run: Any) -> None:
+        await run.call(send)
+
+    found = live(tmp_path, main if is_async else lambda run: send())
+    assert (found.reason, len(asked)) == ("in_doubt", 1)
+
+
+@pytest.mark.parametrize("program", ["sync", "async"])
+@pytest.mark.parametrize("probe", ["sync", "async", "deaf"])
+def test_a_probe_that_hangs_is_asked_no_longer_than_its_limit(tmp_path: Path, program: str, probe: str) -> None:
+    may_end = threading.Event()
+
+    @tool(name="send", side_effect_class="external", probe_lag="0s")
+    def send() -> None:
+        raise ConnectionResetError
+
+    async def hang(call: Any) -> Probe:
+        while not may_end.is_set():
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                if probe != "deaf":
+                    raise
+        return Probe.not_happened(complete=True)
+
+    send.probe((lambda call: may_end.wait(20)) if probe == "sync" else hang)
+
+    async def main(run: Any) -> None:
+        await run.call(send)
+
+    begun = time.monotonic()
+    tuning = replace(FAST, probe_timeout_seconds=0.1)
+    found = live(tmp_path, main if program == "async" else lambda run: send(), tuning=tuning)
+    took = time.monotonic() - begun
+    may_end.set()
+    assert found.reason == "in_doubt"
+    assert "no answer within 0.1 s" in found.waiting_for[0].summary
+    assert took < 4
+
+
+def test_a_reference_may_be_a_number_and_an_empty_one_is_none(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    @tool(name="send", side_effect_class="external", scope=["to"], probe_lag="0s")
+    def send(to: str) -> None:
+        sent.append(to)
+        raise ConnectionResetError
+
+    @send.probe
+    def find(call: Any) -> Probe:
+        return Probe.happened(ref=17)  # type: ignore[arg-type]
+
+    waiting = live(tmp_path, lambda run: [send("a"), send("b")])
+    assert (waiting.reason, sent) == ("in_doubt", ["a", "b"]), "the same number is no evidence for a second call"
+    with open_engine(tmp_path) as engine:
+        assert engine.call("r1.1")["external_correlation_id"] == "17"
 
 
 def test_the_probe_lag_of_the_tool_binds_a_person_too(tmp_path: Path) -> None:
-    import pytest
-
-    from perdure import VerdictRefused
-    from tests.integration.engine_support import open_engine
-
     for lag, refused in (("0s", False), ("5m", True)):
 
         @tool(name="send", side_effect_class="external", probe_lag=lag)
@@ -144,32 +223,64 @@ def test_the_probe_lag_of_the_tool_binds_a_person_too(tmp_path: Path) -> None:
                 assert engine.resolve("r1.1", "did_not_happen").status == "prepared"
 
 
-def test_a_no_is_not_believed_while_a_child_that_the_tool_started_lives(tmp_path: Path) -> None:
-    import subprocess
-    import sys
+LATE = """
+import signal, sys, time
+if sys.argv[2] == "stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+time.sleep(float(sys.argv[3]))
+open(sys.argv[1], "a").write("x")
+"""
 
-    landed = tmp_path / "landed"
+
+def child_tool(landed: Path, children: list[Any], asked: list[bool], manner: str, seconds: float) -> Any:
+    """A tool that loses its answer the first time, while the child that it started goes on."""
     landed.touch()
-    late = "import sys, time; time.sleep(0.7); open(sys.argv[1], 'a').write('x')"
-    children: list[Any] = []
 
     @tool(name="send", side_effect_class="external", scope=["to"], probe_lag=0, max_attempts=2)
     def send(to: str) -> str:
-        children.append(subprocess.Popen([sys.executable, "-c", late, str(landed)]))
+        command = [sys.executable, "-S", "-c", LATE, str(landed), manner, str(seconds if not children else 0)]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=manner == "stubborn")
+        children.append(child)
+        assert child.stdout is not None
+        child.stdout.readline()
         if len(children) == 1:
             raise ConnectionResetError("the answer was lost, the child goes on")
-        return "sent again"
+        return f"ended with {child.wait()}"
 
     @send.probe
     def find(call: Any) -> Probe:
+        asked.append(children[0].poll() is not None)
         return Probe.happened("found", ref="1") if landed.read_text() else Probe.not_happened(complete=True)
 
-    waiting = live(tmp_path, lambda run: send("a"))
+    return send
+
+
+def close(children: list[Any]) -> None:
     for child in children:
-        child.wait()
-    assert (waiting.reason, landed.read_text()) == ("in_doubt", "x")
-    assert live(tmp_path, lambda run: send("a"), resume=True).result == "found"
-    assert len(children) == 1
+        child.communicate()
+
+
+def test_a_probe_waits_until_the_child_that_the_tool_started_is_gone(tmp_path: Path) -> None:
+    landed, children, asked = tmp_path / "landed", list[Any](), list[bool]()
+    send = child_tool(landed, children, asked, "plain", 0.1)
+    assert live(tmp_path, lambda run: send("a"), tuning=replace(FAST, sender_grace_seconds=5)).result == "found"
+    close(children)
+    assert (len(children), landed.read_text(), all(asked)) == (1, "x", True)
+
+
+@pytest.mark.parametrize("manner", ["plain", "stubborn"])
+def test_a_child_that_outlives_the_wait_is_ended_with_the_life_and_only_then_is_a_no_believed(
+    tmp_path: Path, manner: str
+) -> None:
+    landed, children, asked = tmp_path / "landed", list[Any](), list[bool]()
+    send = child_tool(landed, children, asked, manner, 60)
+    waiting = live(tmp_path, lambda run: send("a"))
+    assert (waiting.reason, len(children), asked) == ("in_doubt", 1, [])
+    assert children[0].poll() == -(signal.SIGKILL if manner == "stubborn" else signal.SIGTERM)
+    done = live(tmp_path, lambda run: send("a"), resume=True)
+    close(children)
+    assert (done.result, len(children), landed.read_text(), asked) == ("ended with 0", 2, "x", [True, True])
 
 
 def test_while_one_effect_is_in_doubt_no_other_of_the_run_is_started(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import pytest
 from perdure.model.errors import SchemaError, StoreError
 from perdure.ports.clock import SystemClock
 from perdure.runtime.ledger import Ledger
+from perdure.store import migrate as migrating
 from perdure.store.migrate import Migration, migrate, shipped_migrations
 from perdure.store.open import open_store, sqlite_path
 from perdure.store.sql_store import SqlStore
@@ -249,3 +252,52 @@ def test_a_migration_that_was_killed_halfway_is_done_again(tmp_path: Path) -> No
     assert rows_of(path, "SELECT count(*) FROM sqlite_master WHERE name = 'two'") == [(0,)]
     assert migrated(path, FIRST, SECOND) == 1
     assert rows_of(path, "SELECT x FROM two") == [(2,)]
+
+
+def open_until(path: Path, statement: int, steps: int) -> bool:
+    """Open a ledger in a child that is killed before its n-th statement, and return whether it was."""
+    child = os.fork()
+    if child == 0:
+        left = statement
+
+        def count(_cursor: Any, _sql: str, _bindings: Any) -> bool:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return True
+
+        known = shipped_migrations()[:steps]
+        migrating.shipped_migrations = lambda dialect="sqlite": known
+        apsw.connection_hooks.append(lambda made: setattr(made, "exec_trace", count))
+        try:
+            open_store(str(path), SystemClock())
+        finally:
+            os._exit(0)
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert ended in (0, -signal.SIGKILL)
+    return ended != 0
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("already", range(len(shipped_migrations())))
+def test_a_process_killed_at_any_statement_of_opening_leaves_a_ledger_that_opens(tmp_path: Path, already: int) -> None:
+    """A new ledger, and one of each older schema: each statement of the checks and of every migration is a kill."""
+    old, steps = tmp_path / "old", list(range(1, len(shipped_migrations()) + 1))
+    old.mkdir()
+    if already:
+        assert not open_until(old / "ledger.db", 0, already)
+        assert len(rows_of(old / "ledger.db", "SELECT number FROM schema_migrations")) == already
+    statement, killed = 0, True
+    while killed:
+        statement += 1
+        path = tmp_path / "state" / "ledger.db"
+        shutil.rmtree(path.parent, ignore_errors=True)
+        shutil.copytree(old, path.parent)
+        killed = open_until(path, statement, len(steps))
+        opened = open_store(str(path), SystemClock())
+        assert list(opened.connection.rows("PRAGMA integrity_check", {})) == [("ok",)]
+        found = [row[0] for row in opened.connection.rows("SELECT number FROM schema_migrations", {})]
+        assert found == steps, statement
+        opened.connection.close()
+    assert statement > 20

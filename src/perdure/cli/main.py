@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 logging.basicConfig(level=logging.INFO, format="%(message)s")
             module, function = options.handler
             code: int = getattr(import_module(f"perdure.cli.{module}"), function)(options, output)
+            _leave_what_never_ends(code, is_process=arguments is None)
             return code
     except SystemExit as left:
         # Only --help and --version get here: the commands that run agents keep their exits to themselves.
@@ -45,6 +47,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return SIGINT_EXIT
     except Exception as problem:
         return tell(problem, output, flags=flags_of(options), debug=options.debug)
+
+
+def _leave_what_never_ends(code: int, *, is_process: bool) -> None:
+    """End the process now if an agent has left a thread behind that the interpreter would wait for (semantics §2.3)."""
+    runner = sys.modules.get("perdure.runtime.async_runner")
+    if is_process and runner is not None and runner.left_behind():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _plainly(otherwise: Any) -> Any:

@@ -293,15 +293,14 @@ def _crashtest(commands: _Commands) -> None:
     add("job", metavar="JOB", help="a job file (YAML or JSON), or FILE.py:function")
     add("-i", "--input", metavar="KEY=VALUE", action="append", default=[], help="one input; may be JSON")
     add("--points", metavar="LIST", help="only these crash points, such as 1-20,33")
+    add("--worst", action="store_true", help="only the worst moment of each tool: result received, receipt not stored")
     add("--max-points", metavar="N", type=_positive, help="at most N crash points")
     add("--jobs", metavar="N", type=_positive, default=1, help="so many runs side by side (1)")
     add("--returns", metavar="TOOL=JSON", action="append", default=[], help="what the stand-in for a tool returns; "
         "memo:NAME for a memo, '*' for every tool")  # fmt: skip
     add("--from-run", metavar="RUN", help="stand-ins return what the tools returned in this real run")
     add("--stub-reads", action="store_true", help="reading tools are not entered either, nor local ones with a value")
-    add(
-        "--live", action="store_true", help="enter the real tools, at every crash point; needs --max-points or --points"
-    )
+    add("--live", action="store_true", help="enter the real tools; needs --max-points, --points or --worst")
     add("--html", metavar="FILE", help="write the report as a page")
     add("--folder", metavar="DIR", help="an empty folder for everything, kept; else a temporary one")
     add("--life-seconds", metavar="N", type=_positive, default=60, help="a life that lasts longer is stuck (60)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -115,22 +116,31 @@ def _print(output: Output, found: Outcome) -> None:
 
 @contextmanager
 def _terminating(stopped: list[int]) -> Generator[None]:
-    """Let SIGTERM stop the run as SIGINT does, and remember that it was SIGTERM."""
+    """Let SIGTERM stop the run as SIGINT does, and remember that it was SIGTERM; a second signal leaves at once."""
+    from perdure.runtime.stopping import listeners
 
     def stop(number: int, frame: FrameType | None) -> None:
         stopped.append(number)
         handler = signal.getsignal(signal.SIGINT)
-        if callable(handler):
-            handler(signal.SIGINT, frame)
-        raise SystemExit(EXIT_CODES[signal.SIGTERM])
+        if not callable(handler):
+            raise SystemExit(EXIT_CODES[signal.SIGTERM])
+        handler(signal.SIGINT, frame)
+
+    def say() -> None:
+        note("stopping: what is in flight is waited for, for a short time; a second signal leaves at once")
+
+    def leave() -> None:
+        os._exit(EXIT_CODES[signal.SIGTERM if stopped else signal.SIGINT])
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGTERM, stop)
+    listeners.first, listeners.second = say, leave
     try:
         yield
     finally:
+        listeners.reset()
         signal.signal(signal.SIGTERM, before)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perdure.toolbox.files import write_file as write_file
     from perdure.toolbox.mail import send_mail as send_mail
     from perdure.toolbox.pdf import render_pdf as render_pdf
+    from perdure.toolbox.shell import run_command as run_command
 
 TOOLS: dict[str, str] = {
     "crawl": "perdure.toolbox.crawl",
@@ -26,6 +27,7 @@ TOOLS: dict[str, str] = {
     "notify": "perdure.toolbox.notify",
     "read_file": "perdure.toolbox.files",
     "render_pdf": "perdure.toolbox.pdf",
+    "run_command": "perdure.toolbox.shell",
     "send_mail": "perdure.toolbox.mail",
     "summarise": "perdure.toolbox.summarise",
     "upload": "perdure.toolbox.upload",

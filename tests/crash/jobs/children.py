@@ -7,8 +7,8 @@ from typing import Any
 from reference import answered
 
 from perdure import CallContext, Probe, tool
-from tests.provider.client import get, post
-from tests.provider.request import __file__ as request_file
+from perdure.testing.provider.request import __file__ as request_file
+from perdure.testing.provider.request import get, post
 
 SENDER = """
 import json, runpy, sys

@@ -7,7 +7,7 @@ from mails import asked_open, asked_scoped, keyed_open, keyed_scoped, probed_ope
 from reference import answered, read
 
 from perdure import CallContext, CallFailed, ToolFailed, tool
-from tests.provider.client import post
+from perdure.testing.provider.request import post
 
 SENDERS = (asked_open, asked_scoped, keyed_open, keyed_scoped, probed_open, probed_scoped)
 TOOLS = {sender.name: sender for sender in SENDERS}

@@ -6,7 +6,7 @@ from typing import Any
 from reference import answered
 
 from perdure import CallContext, Probe, tool
-from tests.provider.client import get, post
+from perdure.testing.provider.request import get, post
 
 
 def _keyed(url: str, what: str, text: str, *, call: CallContext) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from perdure import CallContext, Probe, tool
-from tests.provider.client import get, post
+from perdure.testing.provider.request import get, post
 
 
 class NoAnswer(Exception):

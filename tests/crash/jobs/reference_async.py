@@ -6,7 +6,7 @@ from typing import Any
 from reference import answered, compose, create, read
 
 from perdure import CallContext, Probe, tool
-from tests.provider.client import get, post
+from perdure.testing.provider.request import get, post
 
 
 @tool(side_effect_class="external", key_ttl="24h", scope=["what"])

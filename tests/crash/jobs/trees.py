@@ -8,12 +8,12 @@ from mails import TOOLS
 
 
 async def main(run: Any) -> None:
-    await _node(run, run.inputs["tree"])
+    await node(run, run.inputs["tree"])
 
 
-async def _node(run: Any, node: Any) -> None:
-    kind, *rest = node
-    await _KINDS[kind](run, *rest)
+async def node(run: Any, tree: Any) -> None:
+    kind, *rest = tree
+    await KINDS[kind](run, *rest)
 
 
 async def _call(run: Any, tool: str, name: str) -> None:
@@ -22,31 +22,31 @@ async def _call(run: Any, tool: str, name: str) -> None:
 
 async def _sequence(run: Any, *children: Any) -> None:
     for child in children:
-        await _node(run, child)
+        await node(run, child)
 
 
 async def _gather(run: Any, *children: Any) -> None:
-    await asyncio.gather(*(_node(run, child) for child in children))
+    await asyncio.gather(*(node(run, child) for child in children))
 
 
 async def _group(run: Any, *children: Any) -> None:
     async with asyncio.TaskGroup() as group:
         for child in children:
-            group.create_task(_node(run, child))
+            group.create_task(node(run, child))
 
 
 async def _step(run: Any, name: str, child: Any) -> None:
     async with run.step(name):
-        await _node(run, child)
+        await node(run, child)
 
 
 async def _memo(run: Any, name: str, child: Any) -> None:
-    await run.memo(name, _node, run, child, key=name)
+    await run.memo(name, node, run, child, key=name)
 
 
 async def _bounded(run: Any, seconds: float, child: Any) -> None:
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(_node(run, child), seconds)
+        await asyncio.wait_for(node(run, child), seconds)
 
 
 async def _thread(run: Any, *calls: Any) -> None:
@@ -58,7 +58,7 @@ def _calls(run: Any, calls: Any) -> None:
         TOOLS[tool](run.inputs["url"], f"{run.inputs['tag']}:{name}", "text")
 
 
-_KINDS = {
+KINDS = {
     "call": _call,
     "sequence": _sequence,
     "gather": _gather,

@@ -1,4 +1,4 @@
-"""A model's loop: its answers are random, it repeats itself in other words, and asks for one effect twice on purpose."""
+"""A model's loop: its answers are random, it repeats two effects in other words, and then one of them on purpose."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 from reference import asked, keyed, probed
 
-CITED = re.compile(r'"repeat_of": "([^"]+)"')
+CITED = re.compile(r'this call of keyed.*"repeat_of": "([^"]+)"', re.DOTALL)
 
 
 def wish(name: str, inputs: Any, **more: Any) -> dict[str, Any]:
@@ -26,9 +26,9 @@ def answer(inputs: Any, messages: list[Any]) -> dict[str, Any]:
     if said == 0:
         calls = [wish(name, inputs) for name in ("keyed", "probed", "asked")]
     elif said == 1:
-        calls = [wish("keyed", inputs)]
+        calls = [wish("keyed", inputs), wish("probed", inputs)]
     elif said == 2:
-        calls = [wish("keyed", inputs, repeat_of=CITED.search(told[-1])[1])]  # type: ignore[index]
+        calls = [wish("keyed", inputs, repeat_of=cited[1]) for text in told if (cited := CITED.search(text))]
     return {"content": f"{said} {os.urandom(4).hex()}", "tool_calls": calls}
 
 
@@ -40,6 +40,16 @@ def main(run: Any) -> int:
         if not turn.calls:
             return len(messages)
         messages += turn.results()
+
+
+def stubborn(run: Any) -> int:
+    """A model that cites the first receipt again and again."""
+    messages: list[Any] = [{"role": "user", "content": "go"}]
+    for number in range(4):
+        more = {"repeat_of": f"{run.run_id}.2"} if number else {}
+        turn = run.turn("agent", lambda _, more=more: {"tool_calls": [wish("keyed", run.inputs, **more)]}, messages)
+        messages += [*turn.messages, *turn.results()]
+    return len(messages)
 
 
 async def main_async(run: Any) -> int:

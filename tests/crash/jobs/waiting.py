@@ -8,7 +8,7 @@ from typing import Any
 from reference import answered
 
 from perdure import CallContext, tool
-from tests.provider.client import post
+from perdure.testing.provider.request import post
 
 
 @tool(side_effect_class="external", scope=["what"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -12,6 +12,7 @@ from itertools import islice
 from queue import SimpleQueue
 
 from perdure.model.errors import SimulationMissing, SpecError
+from perdure.runtime.crashpoints import KNOBS
 from perdure.testing.crashtest.advice import ToolFacts
 from perdure.testing.crashtest.counting import Expected, effects_of, expect
 from perdure.testing.crashtest.forks import Ended, Forks
@@ -119,9 +120,10 @@ class _Test:
             points = max(run.points for run in clean)
             self._say_before(tools, expected, points)
             found = list(self._each_point(pool, passages, points))
+            called = {facts.name: facts for run in clean for facts in run.tools}
+            found += self._worst_moments(pool, passages, called, found)
         reached = tuple(passage for passage in found if passage.where is not None or passage.verdict.is_bad)
-        tried = {passage.point for passage in found}
-        called = {facts.name: facts for run in clean for facts in run.tools}
+        tried = range(1, points + 1) if self._plan.worst else {passage.point for passage in found}
         return Found(
             name=name,
             tools=_merged(tools, called),
@@ -133,10 +135,10 @@ class _Test:
             seconds=time.monotonic() - began,
         )
 
-    def _in_a_fork(self, order: Order, point: int | None) -> Ended:
+    def _in_a_fork(self, order: Order, knob: Mapping[str, str] | None) -> Ended:
         fork = self._free.get()
         try:
-            ended = fork.go(order, point)
+            ended = fork.go(order, knob)
         finally:
             self._free.put(fork)
         if missing := ended.told.get("missing"):
@@ -200,6 +202,34 @@ class _Test:
             clean = clean + 1 if passage.where is None and self._plan.goes_to_the_end else 0
             self._on_passage(passage, about)
             yield passage
+
+    def _worst_moments(
+        self,
+        pool: ThreadPoolExecutor,
+        passages: Passages,
+        called: Mapping[str, ToolFacts],
+        found: Sequence[Passage],
+    ) -> list[Passage]:
+        """Kill once after each tool with an effect where the numbers, which timing shifts, have jumped over that."""
+        if not self._plan.worst and (self._plan.points or self._plan.max_points is not None):
+            return []
+        places = [passage.where or "" for passage in found]
+        missed = [
+            tool.name
+            for tool in called.values()
+            if tool.effectful
+            and can_be_named(tool.name)
+            and not any(place.startswith(f"after tool {tool.name} ") for place in places)
+        ]
+        more = list(pool.map(passages.killed_after, missed, range(len(missed))))
+        for passage in more:
+            self._on_passage(passage, len(found) + len(more))
+        return more
+
+
+def can_be_named(tool: str) -> bool:
+    """Return whether a crash knob takes the name of a tool."""
+    return KNOBS["AFTER_TOOL"][0].match(tool) is not None
 
 
 def _merged(tools: Sequence[ToolFacts], called: dict[str, ToolFacts]) -> tuple[ToolFacts, ...]:

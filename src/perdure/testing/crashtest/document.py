@@ -82,6 +82,8 @@ def limits(found: Found, plan: Plan) -> list[str]:
             "Whether the real providers keep what the tools declare (keys, refused second writes, a search that finds) "
             "was not tried."
         )
+    if plan.worst:
+        said.append("Only the worst moment of each tool was tried, not every numbered point.")
     if found.untried:
         said.append(f"{len(found.untried)} points of a clean run were not tried.")
     if found.expected.unsteady:

@@ -30,9 +30,10 @@ PRELOAD = (
     "ruamel.yaml",
 )
 AT_POINT = f"{PREFIX}AT_POINT"
+AFTER_TOOL = f"{PREFIX}AFTER_TOOL"
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[3])
 _OURS = {HOME_VARIABLE, POLICIES_VARIABLE, STORE_VARIABLE, "PERDURE_SENDER"}
-_FIRED = re.compile(r"^PERDURE CRASH at point \d+: (.*)$", re.MULTILINE)
+_FIRED = re.compile(r"^PERDURE CRASH (?:at point \d+: )?(.*)$", re.MULTILINE)
 _UNFIRED = re.compile(r"crash knob did not fire: .*; (\d+) points were passed")
 
 
@@ -92,11 +93,11 @@ class Forks:
                 pipe.close()
         self._process.wait()
 
-    def go(self, order: Order, point: int | None = None) -> Ended:
+    def go(self, order: Order, knob: Mapping[str, str] | None = None) -> Ended:
         """Carry out one order in a process of its own.
 
         Args:
-            point: the crash point at which it is killed.
+            knob: the crash knob that kills it, if any.
 
         Raises:
             CrashTestError: the process that starts them has ended.
@@ -105,7 +106,7 @@ class Forks:
         report = self._folder / f"told-{id(self):x}-{self._count}.json"
         start = Start(
             order=replace(order, report=str(report)).as_members(),
-            environ={**environment(), **({} if point is None else {AT_POINT: str(point)})},
+            environ={**environment(), **(knob or {})},
             folder=os.getcwd(),
             seconds=self._seconds,
         )

@@ -32,7 +32,7 @@ def page(document: Mapping[str, Any]) -> str:
 
 
 def _stroke(point: Mapping[str, Any]) -> str:
-    number, verdict = int(point["point"]), escape(point["verdict"])
+    number, verdict = name_of(point), escape(point["verdict"])
     return f'<a class="{verdict}" href="#p{number}" title="{number}: {verdict}"></a>'
 
 
@@ -43,11 +43,16 @@ def _tool(tool: Mapping[str, Any]) -> str:
 
 def _point(point: Mapping[str, Any]) -> str:
     reasons = "<br>".join(escape(reason) for reason in point["why"])
-    number, verdict = int(point["point"]), escape(point["verdict"])
+    number, verdict = name_of(point), escape(point["verdict"])
     return (
         f'<tr id="p{number}"><td>{number}</td><td class="code">{escape(point["where"] or "")}</td>'
         f'<td class="{verdict}">{escape(point["words"])}</td><td>{int(point["lives"])}</td><td>{reasons}</td></tr>'
     )
+
+
+def name_of(point: Mapping[str, Any]) -> str:
+    """Return what a crash point is called: its number, or nothing where a tool's name said when."""
+    return "" if point["point"] is None else str(int(point["point"]))
 
 
 def _row(cells: Iterable[object], *, code: int) -> str:

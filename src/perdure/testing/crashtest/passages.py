@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perdure.testing.crashtest.advice import ToolFacts
 from perdure.testing.crashtest.counting import Difference, Expected, compare, effects_of
-from perdure.testing.crashtest.forks import Ended
+from perdure.testing.crashtest.forks import AFTER_TOOL, AT_POINT, Ended
 from perdure.testing.crashtest.order import ANSWER, LIVE, UNANSWERED, Order
 from perdure.testing.crashtest.plan import Plan
 from perdure.testing.crashtest.verdict import Asked, Passage, trouble_of
@@ -20,7 +20,7 @@ from perdure.testing.provider.client import Provider
 NO_POINT = 1_000_000_000
 """No process has so many points: a life with this one ends by itself and says how many it has passed."""
 MOST_LIVES = 8
-Go = Callable[[Order, int | None], Ended]
+Go = Callable[[Order, Mapping[str, str] | None], Ended]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,15 @@ class Clean:
 
 @dataclass(slots=True)
 class _Course:
-    """What is known of one run so far; ``left`` is how many points are to be passed before it is killed."""
+    """What is known of one run so far.
 
-    left: int | None
+    Args:
+        left: how many points are to be passed before it is killed.
+        tool: or after which tool it is killed.
+    """
+
+    left: int | None = None
+    tool: str | None = None
     lives: int = 0
     points: int = 0
     where: str | None = None
@@ -59,12 +65,19 @@ class _Course:
         self.tools |= {facts.name: facts for facts in map(ToolFacts.of, ended.told.get("tools", ()))}
         self.points += ended.points or 0
         if ended.where is not None:
-            self.where, self.left = ended.where, None
+            self.where, self.left, self.tool = ended.where, None, None
         elif self.left is not None:
             self.left -= ended.points or 0
         if ended.where is None:
             told = {"document": ended.document, "too_long": ended.too_long, "exit_code": ended.exit_code}
             self.trouble = trouble_of({**told, "stderr": ended.stderr})
+
+    @property
+    def knob(self) -> dict[str, str] | None:
+        """What kills the next life, if anything does."""
+        if self.left is not None:
+            return {AT_POINT: str(self.left)}
+        return None if self.tool is None else {AFTER_TOOL: self.tool}
 
 
 class Passages:
@@ -97,7 +110,7 @@ class Passages:
             CrashTestError: it does not succeed.
         """
         order = self._order_for(f"clean{number}")
-        course = self._through(order, NO_POINT)
+        course = self._through(order, _Course(left=NO_POINT))
         asked = [question for question in course.questions if question.kind != "approval"]
         trouble = course.trouble or (asked[0].summary if asked else "")
         if trouble:
@@ -112,9 +125,16 @@ class Passages:
 
     def killed_at(self, point: int) -> Passage:
         """Run the job, kill it at a point, and go on until it has ended; then once more."""
+        return self._killed(f"point{point}", point, _Course(left=point))
+
+    def killed_after(self, tool: str, number: int) -> Passage:
+        """Do the same with a kill at the worst moment of a tool: its result received, its receipt not stored."""
+        return self._killed(f"after{number}", None, _Course(tool=tool))
+
+    def _killed(self, mark: str, point: int | None, course: _Course) -> Passage:
         began = time.monotonic()
-        order = self._order_for(f"point{point}")
-        course = self._through(order, point)
+        order = self._order_for(mark)
+        self._through(order, course)
         effects = effects_of(self._provider.log(), order.mark)
         difference = compare(effects, self._expected, self._keyed)
         if course.unanswered:
@@ -144,10 +164,9 @@ class Passages:
         if not (needed or self._plan.keep):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _through(self, order: Order, point: int) -> _Course:
-        course = _Course(left=point)
+    def _through(self, order: Order, course: _Course) -> _Course:
         while True:
-            ended = self._go(order, course.left)
+            ended = self._go(order, course.knob)
             course.lived(ended)
             order = replace(order, reopens=True)
             if ended.where is None:

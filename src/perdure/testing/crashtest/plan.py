@@ -26,6 +26,7 @@ class Plan:
         policies: overlays, by their absolute paths.
         points: those to try; empty for 1, 2, 3, … until a life ends clean.
         max_points: try at most so many.
+        worst: kill once after each tool that has an effect, and nowhere else.
         jobs: how many lives are lived side by side.
         live: enter the tools' own bodies.
         stub_reads: stand in for reading tools as well, and for local ones where there is a value.
@@ -41,6 +42,7 @@ class Plan:
     policies: tuple[str, ...] = ()
     points: tuple[int, ...] = ()
     max_points: int | None = None
+    worst: bool = False
     jobs: int = 1
     live: bool = False
     stub_reads: bool = False
@@ -52,11 +54,11 @@ class Plan:
     @property
     def goes_to_the_end(self) -> bool:
         """Whether points are tried until a life ends clean."""
-        return not self.points
+        return not self.points and not self.worst
 
     def numbers(self) -> Iterator[int]:
         """Yield the points to try, in order; endless where the plan goes to the end."""
-        return islice(self.points if self.points else count(1), self.max_points)
+        return islice(self.points if not self.goes_to_the_end else count(1), self.max_points)
 
 
 def parse_points(text: str) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ class Passage:
     """What became of one run.
 
     Args:
-        point: the crash point at which its first life was killed; None for a clean run.
+        point: the crash point at which it was killed; None where a tool's name said when.
         where: what it stood before or after; None where the point was not reached.
         lives: of all kinds, the killed one included.
         questions: beside approvals that a clean run asks for as well.

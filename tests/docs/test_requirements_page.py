@@ -1,0 +1,31 @@
+"""The page of the requirements: all of them are there, and each stands on tests that exist and commands that are some."""
+
+from __future__ import annotations
+
+import pytest
+
+import tasks
+from perdure.cli.parser import NOUNS
+from tests.docs.evidence_support import missing
+from tests.evidence.requirements import REQUIREMENTS
+
+ASKED_FOR = [
+    *range(1, 4), 9, *range(44, 62), *range(70, 85), *range(102, 107), 137, 142, *range(161, 167), 168,
+]  # fmt: skip
+
+
+def test_every_requirement_stands_on_the_page_once() -> None:
+    assert [row.number for row in REQUIREMENTS] == [f"R{number:03}" for number in ASKED_FOR]
+
+
+@pytest.mark.timeout(60)
+def test_every_test_that_a_requirement_names_exists() -> None:
+    assert {row.number: wrong for row in REQUIREMENTS if (wrong := missing(row.tests))} == {}
+
+
+def test_every_requirement_has_a_test_or_a_command_that_exists() -> None:
+    for row in REQUIREMENTS:
+        assert row.tests or row.commands, row
+        for command in row.commands:
+            program, word, *_ = command.removeprefix("python3 ").split()
+            assert word in (tasks.COMMANDS if program == "tasks.py" else NOUNS), command
