@@ -33,5 +33,5 @@ def test_a_model_that_is_not_told_what_was_done_does_it_again(bench: Bench, bug:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("bug", ["every_citation_is_valid"])
 def test_a_citation_that_the_guard_lets_through_is_stopped_by_the_rows_themselves(bench: Bench, bug: str) -> None:
-    with pytest.raises(WrongWait, match="UNIQUE constraint failed: tool_calls.repeat_of"):
+    with pytest.raises(WrongWait, match=r"UNIQUE constraint failed: tool_calls\.repeat_of"):
         bench.loop(STUBBORN, bug=bug, up_to=2)

@@ -230,25 +230,32 @@ def test_the_mark_names_the_process_and_not_only_its_number() -> None:
     assert sender_mark(replace(owner, boot_id="c")) not in marks
 
 
-def test_a_neighbour_in_a_pipeline_is_no_child(tmp_path: Path) -> None:
+def test_a_neighbour_in_a_pipeline_is_no_child() -> None:
     """`perdure … | tee` makes one group of both, led by the first; the second would be waited for in vain."""
-    script = f"set -m; {sys.executable} -c '{PIPED}' | cat >/dev/null"
-    with subprocess.Popen(
-        ["sh", "-c", script], stderr=subprocess.PIPE, stdin=subprocess.PIPE, text=True, start_new_session=True
-    ) as shell:
-        assert shell.stderr is not None and shell.stdin is not None
-        pid, group, found = shell.stderr.readline().split(" ", 2)
-        shell.stdin.close()
-        shell.stderr.read()
-    assert pid == group, "it leads the group of the pipeline"
-    assert found.strip() == "[]"
+    command = [sys.executable, "-c", PIPED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0) as first:
+        assert first.stdin is not None and first.stdout is not None
+        owner = owner_from_text(first.stdout.readline())
+        wait = [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"]
+        with subprocess.Popen(wait, stdin=subprocess.PIPE, process_group=first.pid) as second:
+            assert os.getpgid(second.pid) == first.pid
+            first.stdin.write("look\n")
+            first.stdin.flush()
+            assert first.stdout.readline() == "[]\n"
+            assert living_children(owner) == []
+            assert second.stdin is not None
+            second.stdin.close()
+        first.stdin.close()
 
 
 PIPED = """
-import os, sys
+import sys
 from perdure.runtime.lease import living_children, mark_children, this_process
+from perdure.store.runs import owner_text
 mark_children(this_process())
-print(os.getpid(), os.getpgid(0), living_children(this_process()), file=sys.stderr, flush=True)
+print(owner_text(this_process()), flush=True)
+sys.stdin.readline()
+print(living_children(this_process()), flush=True)
 sys.stdin.read()
 """
 

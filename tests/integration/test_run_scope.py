@@ -81,7 +81,13 @@ class Script:
 
     def shell(self, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, cwd=self.folder, env={**os.environ, **environ}, capture_output=True, text=True, timeout=30
+            command,
+            check=False,
+            cwd=self.folder,
+            env={**os.environ, **environ},
+            capture_output=True,
+            text=True,
+            timeout=30,
         )
 
     def outbox(self) -> list[str]:

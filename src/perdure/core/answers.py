@@ -110,7 +110,7 @@ def _chat_completion(answer: Mapping[str, Any]) -> Answer:
 
 
 def _tool_calls(answer: Mapping[str, Any]) -> Answer:
-    asked = answer["tool_calls"] or []
+    asked: Any = answer["tool_calls"] or ()
     if not _is_list(asked) or not all(map(_is_object, asked)):
         raise UnreadableAnswer("'tool_calls' of an answer is no list of objects")
     chat = any("function" in item for item in asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from perdure.model.toolcall import INNER_NAMESPACES, CallRow, CallStatus, SideEffectClass
 from perdure.runtime.life import Life
@@ -19,9 +20,10 @@ def is_lost(life: Life, row: CallRow, response: str | None) -> bool:
     local = row.side_effect_class is SideEffectClass.LOCAL and row.tool_namespace not in INNER_NAMESPACES
     if not local or row.status is not CallStatus.SUCCEEDED or response is None or '"sha256"' not in response:
         return False
-    said = json.loads(response)
-    if not isinstance(said, dict) or not isinstance(said.get("path"), str):
+    said: Any = json.loads(response)
+    path: Any = said.get("path") if hasattr(said, "get") else None
+    if not isinstance(path, str):
         return False
-    file = life.workspace / said["path"]
+    file = life.workspace / path
     inside = file.resolve().is_relative_to(life.workspace.resolve())
     return inside and not file.exists()

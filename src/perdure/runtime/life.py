@@ -75,7 +75,25 @@ class Surroundings:
     new_token: Callable[[], str] = lambda: _base32(10)
 
 
-class Life:
+class _Rows:
+    """What one life knows of its rows, by their numbers, beside what the ledger says."""
+
+    def __init__(self) -> None:
+        self.unsettled: set[int] = set()
+        """Effectful rows that this life has started and not yet seen settled; with none, nothing can be in doubt."""
+        self.resent: set[int] = set()
+        """Rows sent again with the same key while an earlier request was in doubt: a refusal of this one is no "no"."""
+        self.believed_noes: set[int] = set()
+        """Rows of which a probe's "no" was believed in this life; they are asked about once more at its end (#30)."""
+        self.answered: set[int] = set()
+        """Rows that a call of a model's turn has asked for by its handle in this life."""
+        self.in_body: set[int] = set()
+        """Rows of which a body was entered by this life; a started row without one was never sent."""
+        self.posted_receipts: set[int] = set()
+        """Rows whose receipt is on its way to the ledger: served no more, and in no doubt either."""
+
+
+class Life(_Rows):
     """The state of one life; the gateway, the steps and the runner work on it."""
 
     def __init__(
@@ -89,6 +107,7 @@ class Life:
         waits: bool,
         is_async: bool,
     ) -> None:
+        super().__init__()
         self.around = around
         self.run = run
         self.run_id = run.run_id
@@ -110,25 +129,12 @@ class Life:
         self.next_call_number = 1
         self.next_checkpoint_number = 1
         self.delivered = 0
-        self.receipts_posted: set[int] = set()  # rows whose operation is over and whose receipt the next commit carries
         self.last_tool_call_id: str | None = None
         self.replayed = self.settled = self.challenged = 0
         self.satisfied: dict[str, Any] = {}
         self.parked_for: list[tuple[str, CallRow | None, tuple[CallRow, ...]]] = []
         self.on_close: Callable[[], None] = _nothing
         self.closed = False
-        self.unsettled: set[int] = set()
-        """Effectful rows that this life has started and not yet seen settled; with none, nothing can be in doubt."""
-        self.resent: set[int] = set()
-        """Rows sent again with the same key while an earlier request was in doubt: a refusal of this one is no "no"."""
-        self.believed_noes: set[int] = set()
-        """Rows of which a probe's "no" was believed in this life; they are asked about once more at its end (#30)."""
-        self.answered: set[int] = set()
-        """Rows that a call of a model's turn has asked for by its handle in this life."""
-        self.in_body: set[int] = set()
-        """Rows of which a body was entered by this life; a started row without one was never sent."""
-        self.posted_receipts: set[int] = set()
-        """Rows whose receipt is on its way to the ledger: served no more, and in no doubt either."""
         self.refused: DeadlineExceeded | None = None
         self.loop_thread: int | None = None
         self.failure: BaseException | None = None

@@ -328,7 +328,6 @@ def doubts(life: Life, store: SqlStore, row: CallRow | None) -> tuple[CallRow, .
         for item in store.calls.open(life.run_id)
         if item.effectful
         and (row is None or item.call_no != row.call_no)
-        and item.call_no not in life.receipts_posted
         and (
             item.status is CallStatus.IN_DOUBT
             or (

@@ -232,7 +232,8 @@ def turn_request(
     """
     life = door.life
     life.check_open()
-    if isinstance(messages, str) or not isinstance(messages, Sequence):
+    given: Any = messages
+    if isinstance(given, str) or not hasattr(given, "__getitem__"):
         raise UsageError("run.turn needs the list of messages that the model is given")
     frame = frame_here(life.root)
     conversation, fresh = life.ledger.read(lambda store: life.conversations.enter(store, name, frame.branch, messages))
