@@ -21,7 +21,8 @@ import apsw
 
 import perdure
 from perdure.engine import Engine
-from tests.model.words import Call, Fail, Gather, Memo, Only, Program, Step, Timeout, Tool, Try
+from tests.model.engine_models import Conversation
+from tests.model.words import Call, Fail, Gather, Loop, Memo, Only, Program, Step, Timeout, Tool, Try
 
 RUN = "r"
 FAST = perdure.Tuning(quiet_seconds=0.05, first_retry_seconds=0.01, wait_poll_seconds=0.02)
@@ -62,7 +63,7 @@ class Provider:
             if tool.kind == "keyed" and entry["key"] == key:
                 return f"{tool.name}-{number}"
         before = sum(1 for entry in log if (entry["tool"], entry["args"]) == (tool.name, text))
-        accepted = before >= tool.declines
+        accepted = before >= tool.declines and text != tool.refuses
         with self.path.open("a") as file:
             file.write(json.dumps({"tool": tool.name, "args": text, "key": key, "accepted": accepted}) + "\n")
         if not accepted:
@@ -84,7 +85,8 @@ class Script:
     def __init__(self, order: Order) -> None:
         self.order = order
         self.provider = Provider(order.folder)
-        self.tools = {tool.name: self.declared(tool) for tool in tools_of(order.program.steps)}
+        self.tools_named = tools_of(order.program.steps)
+        self.tools = {tool.name: self.declared(tool) for tool in self.tools_named}
         self.draw = random.Random(f"{order.seed} {order.life}")
 
     def declared(self, tool: Tool) -> Any:
@@ -128,7 +130,8 @@ class Script:
 
     def options(self, step: Call) -> dict[str, Any]:
         scope = {"to": step.scope} if step.scope is not None else {}
-        return scope | ({"dedupe_key": step.key} if step.key else {})
+        manner = {"on_challenge": step.manner} if step.manner != "wait" else {}
+        return scope | ({"dedupe_key": step.key} if step.key else {}) | manner
 
     def main(self, run: Any) -> str:
         self.body(run, self.order.program.steps)
@@ -144,8 +147,10 @@ class Script:
                 case Try(inner, fallback):
                     try:
                         self.body(run, inner)
-                    except (perdure.CallFailed, OwnError):
+                    except (perdure.CallError, OwnError):
                         self.body(run, fallback)
+                case Loop():
+                    Conversation(step, self.order.life).live(run)
                 case Only(lives, inner):
                     if self.order.life in lives:
                         self.body(run, inner)
@@ -172,10 +177,12 @@ class Script:
             case Try(inner, fallback):
                 try:
                     await self.abody(run, inner)
-                except (perdure.CallFailed, OwnError):
+                except (perdure.CallError, OwnError):
                     await self.abody(run, fallback)
             case Timeout():
                 await self.bounded(run, step)
+            case Loop():
+                await Conversation(step, self.order.life).alive(run)
             case Only(lives, inner) if self.order.life in lives:
                 await self.abody(run, inner)
             case Fail():
@@ -230,7 +237,12 @@ def live(order: Order) -> dict[str, Any]:
         else:
             started = engine.aresume(RUN, main=main) if order.reopen else engine.arun(main, run_id=RUN)
             outcome = asyncio.run(started)
-    return {"status": str(outcome.status), "reason": outcome.reason, "unmet": outcome.unmet}
+    return {
+        "status": str(outcome.status),
+        "reason": outcome.reason,
+        "unmet": outcome.unmet,
+        "challenged": outcome.challenged,
+    }
 
 
 def opened(order: Order, script: Script, environ: dict[str, str]) -> Engine:
@@ -262,6 +274,9 @@ def answer(order: Order) -> dict[str, Any]:
                 else:
                     engine.resolve(row["id"], "another")
                 continue
+            if item.kind == "in_doubt" and row["tool"] in given_up(script):
+                engine.resolve(row["id"], "abandon")
+                continue
             equal = [other for other in rows if other["status"] == "succeeded" and other["args"] == row["args"]]
             equal = [other for other in equal if other["tool"] == row["tool"]]
             owned = {other["ref"] for other in equal}
@@ -274,6 +289,11 @@ def answer(order: Order) -> dict[str, Any]:
     return {"challenges": challenges}
 
 
+def given_up(script: Script) -> set[str]:
+    """The tools of which nobody can ever tell what became of a call."""
+    return {tool.name for tool in script.tools_named if tool.gone}
+
+
 def meaning(row: dict[str, Any]) -> tuple[str, str]:
     """What the program's author would call it, however a life worded it."""
     return row["tool"], row["args"].partition("@")[0]
@@ -283,14 +303,16 @@ def ledger(folder: str) -> list[dict[str, Any]]:
     """The rows as anyone may read them."""
     query = (
         "SELECT tool_call_id, tool_namespace, tool_name, request_ref, status, response_ref, external_correlation_id, "
-        "same_as FROM tool_calls ORDER BY call_no"
+        "same_as, repeat_of FROM tool_calls ORDER BY call_no"
     )
     # The engine's own SQLite library: two copies of SQLite in one process do not see each other's locks.
     connection = apsw.Connection(str(Path(folder, "runtime_state.db")), flags=apsw.SQLITE_OPEN_READWRITE)
     rows: list[tuple[Any, ...]] = connection.execute(query).fetchall()
     connection.close()
     found: list[dict[str, Any]] = []
-    for tool_call_id, namespace, name, request, status, receipt, ref, same_as in rows:
+    for tool_call_id, namespace, name, request, status, receipt, ref, same_as, repeat_of in rows:
+        if namespace == "model":
+            continue
         memo = namespace == "memo"
         args = name if memo else json.loads(request)["text"]
         known = ref or (json.loads(receipt) if status == "succeeded" and receipt and not memo else None)
@@ -302,6 +324,7 @@ def ledger(folder: str) -> list[dict[str, Any]]:
                 "status": status,
                 "ref": known,
                 "same": same_as,
+                "cited": repeat_of,
             }
         )
     return found

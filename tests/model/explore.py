@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple
 
-from tests.model.machine import Fault, Life, answered
-from tests.model.rules import Context, quarantine
-from tests.model.words import Call, Only, Program, World
+from tests.model.loops import Life
+from tests.model.machine import Fault, answered
+from tests.model.rules import TURN, Ledger, quarantine
+from tests.model.words import Agent, Call, Loop, Only, Program, World
 
 LIVES = 12  # more than any program here needs
 
@@ -22,6 +23,8 @@ class End(NamedTuple):
     unmet: tuple[str, ...]
     uncalled: tuple[str, ...]  # sent though nobody asked for it any more
     rows: tuple[str, ...]
+    told: int  # challenges that were a call's answer
+    cited: int  # receipts that a repeat went out for
 
 
 class Cut(NamedTuple):
@@ -90,7 +93,8 @@ def left_behind(life: Life) -> Iterator[World]:
     world = life.now()
     for fates in product((False, True), repeat=len(life.flying)):
         late = tuple(request for request, fate in zip(life.flying.values(), fates, strict=True) if fate)
-        yield world._replace(late=(*world.late, *late))
+        for remembered in life.transcripts():
+            yield world._replace(late=(*world.late, *late), **remembered)
 
 
 class Explorer:
@@ -134,20 +138,24 @@ class Explorer:
         """After a life's own end: a person answers, or resumes what failed, or all is over."""
         world = outcome.world
         if outcome.status == "waiting":
-            ledger = Context(world, self.broken)
+            ledger = Ledger(world, self.broken)
             world = answered(world, ledger)
         elif outcome.status == "failed" and world.resumes < self.program.resumes:
-            world = reopened(world)
+            world = reopened(world, "a denied call is reopened" in self.broken)
         else:
             return Counter({judged(world, outcome.status, outcome.unmet): 1})
         return self.after(world, left, depth + 1)
 
 
-def reopened(world: World) -> World:
+def reopened(world: World, broken: bool) -> World:
     """R4: an explicit resume tries the call again that ended the run, down to its first cause."""
     rows, number = list(world.rows), world.ended_by
     while number is not None:
-        rows[number], number = rows[number]._replace(status="prepared"), rows[number].cause
+        again = rows[number].status == "failed" and (not rows[number].tool.denied or broken)
+        rows[number], number = (
+            rows[number]._replace(status="prepared" if again else rows[number].status),
+            rows[number].cause,
+        )
     return world._replace(rows=tuple(rows), ended_by=None, resumes=world.resumes + 1)
 
 
@@ -161,7 +169,9 @@ def judged(world: World, status: str, unmet: frozenset[int]) -> End:
         world.challenges,
         tuple(sorted(f"{world.rows[n].tool.name} {world.rows[n].args}" for n in unmet)),
         tuple(sorted(f"{r.tool.name} {r.args}" for r in log if not r.wanted)),
-        tuple(sorted(f"{row.tool.name} {row.args} {row.status}" for row in world.rows)),
+        tuple(sorted(f"{row.tool.name} {row.args} {row.status}" for row in world.rows if row.tool != TURN)),
+        sum(row.status == "challenged" for row in world.rows),
+        len({row.cited for row in world.rows if row.cited is not None and row.status == "succeeded"}),
     )
 
 
@@ -170,7 +180,9 @@ def mentioned(steps: tuple[object, ...], texts: int) -> Iterator[int]:
     for step in steps:
         if isinstance(step, Only):
             yield max(step.lives) + 1
-        if isinstance(step, Call) and step.varies:
+        if isinstance(step, Call | Agent) and step.varies:
             yield texts
+        if isinstance(step, Loop) and (step.forgets or step.kind != "ML"):
+            yield 3
         if isinstance(step, tuple):
             yield from mentioned(tuple(step), texts)

@@ -1,11 +1,14 @@
-"""One life of a program under a virtual scheduler: every ledger write, send and reply is a point it may be cut at."""
+"""The engine's half of a life, under a virtual scheduler: every ledger write, send and reply is a point it may be cut at.
 
+What a program does with it stands in `agents.py` and `loops.py`.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from functools import partial
 from typing import NamedTuple
 
-from tests.model.rules import MEMO, OVER, Context, did, effectful, matches, quarantine
-from tests.model.words import Call, Fail, Gather, Memo, Only, Program, Request, Step, Timeout, Try, World, arrive
+from tests.model.rules import Ledger, Reader, did, effectful, matches, quarantine
+from tests.model.words import Program, Request, World, arrive
 
 Wait = Callable[[], bool] | None
 Steps = Generator[Wait, None, None]
@@ -33,8 +36,9 @@ class Fault(NamedTuple):
 class Task:
     """A branch of the program, or work of the engine."""
 
-    def __init__(self, branch: tuple[int, ...], work: Callable[["Task"], Steps]) -> None:
+    def __init__(self, branch: tuple[int, ...], work: Callable[["Task"], Steps], reader: Reader) -> None:
         self.branch = branch
+        self.reader = reader
         self.steps = work(self)
         self.until: Wait = None
         self.error: Exception | None = None
@@ -54,12 +58,12 @@ class Task:
             self.over, self.error = True, error
 
 
-class Life:
+class Machine(ABC):
     """From entry to an end. `pick` chooses among the tasks that could go on, and is told at each point what stands."""
 
     def __init__(self, world: World, program: Program, broken: frozenset[str], fault: Fault | None) -> None:
         self.world, self.program, self.broken, self.fault = world, program, broken, fault
-        self.ledger = Context(world, broken, program.no_duplicates)
+        self.ledger = Ledger(world, broken, program.no_duplicates)
         self.flying: dict[int, Request] = {}
         self.tasks: list[Task] = []
         self.patience: list[Task] = []
@@ -67,7 +71,7 @@ class Life:
         self.sends = 0
         self.faulted = False
         base = world.base if program.session or "base = checkpoint" in broken else frozenset()
-        self.ledger.seen |= base if "session sees nothing" not in broken else frozenset()
+        self.reader = self.ledger.open(Reader("FA", base if "session sees nothing" not in broken else ()))
 
     def now(self) -> World:
         """What would be left if the process died here."""
@@ -78,7 +82,7 @@ class Life:
         return frozenset(n for n, row in enumerate(self.ledger.rows) if did(row) and self.ledger.unmet(n))
 
     # entry, end
-    def run(self, pick: Callable[["Life", int], int]) -> str:
+    def run(self, pick: Callable[["Machine", int], int]) -> str:
         """Live this life: succeeded, failed or waiting."""
         self.spawn((), lambda _: self.takeover())
         self.drain(pick)
@@ -96,12 +100,16 @@ class Life:
         self.world = self.world._replace(ended_by=getattr(main.error, "row", None))
         return "failed"
 
-    def spawn(self, branch: tuple[int, ...], work: Callable[[Task], Steps]) -> Task:
-        task = Task(branch, work)
+    @abstractmethod
+    def main(self, top: Task) -> Steps:
+        """What the program does."""
+
+    def spawn(self, branch: tuple[int, ...], work: Callable[[Task], Steps], reader: Reader | None = None) -> Task:
+        task = Task(branch, work, reader or self.reader)
         self.tasks.append(task)
         return task
 
-    def drain(self, pick: Callable[["Life", int], int]) -> None:
+    def drain(self, pick: Callable[["Machine", int], int]) -> None:
         """Go on until all is done, or all is parked: then the run is quiet."""
         current = None
         while True:
@@ -126,102 +134,26 @@ class Life:
 
     def ask(self) -> bool:
         """Quiet: write the open challenges down; answer what can be answered if somebody waits. Was anything moved?"""
-        ledger = self.ledger
+        ledger, moved = self.ledger, False
         doubtful = any(r.status == "in_doubt" for r in ledger.rows)
         for n, row in enumerate(ledger.rows):
-            if row.status == "prepared" and ledger.held[n] and not doubtful and ledger.guard(n) == "park":
-                self.challenge(n)
+            if row.status == "prepared" and ledger.held[n] and not doubtful:
+                reader = next(iter(ledger.held[n])).reader
+                if ledger.guard(n, reader) == "park":
+                    self.challenge(n, reader, "ask" if row.manner == "wait" else "refuse")
+                    moved = moved or row.manner != "wait"
         if not self.program.waits:
-            return False
+            return moved
         before = self.now()
         self.world = answered(self.now(), ledger)
-        return self.now() != before
+        return moved or self.now() != before
 
-    # a caller
-    def main(self, top: Task) -> Steps:
-        begin = self.world.begin if self.program.session else 0
-        for index, step in enumerate(self.program.steps):
-            if index < begin:
-                continue
-            yield from self.body(top, None, (step,))
-            if self.program.session or "base = checkpoint" in self.broken:
-                self.world = self.world._replace(begin=index + 1, base=frozenset(self.ledger.seen))
-                yield None
-
-    def body(self, task: Task, parent: int | None, steps: tuple[Step, ...]) -> Steps:
-        """One step after another, in one branch."""
-        for step in steps:
-            match step:
-                case Call():
-                    yield from self.call(task, parent, step)
-                case Memo():
-                    yield from self.memo(task, parent, step)
-                case Gather():
-                    yield from self.gather(task, parent, step)
-                case Try() | Timeout():
-                    yield from self.attempt(task, parent, step)
-                case Only(lives, inner):
-                    if self.world.life in lives:
-                        yield from self.body(task, parent, inner)
-                case Fail():
-                    raise CallFailed(None)
-
-    def gather(self, task: Task, parent: int | None, step: Gather) -> Steps:
-        children = []
-        for branch in step.branches:
-            work = partial(self.body, parent=parent, steps=branch)
-            children.append(self.spawn((*task.branch, task.children), work))
-            task.children += 1
-        yield lambda: all(child.over for child in children)
-        for child in children:
-            if child.error is not None:
-                raise child.error
-
-    def attempt(self, task: Task, parent: int | None, step: Try | Timeout) -> Steps:
-        """A body and what is done instead of it."""
-        expected = CallFailed if isinstance(step, Try) else TimedOut
-        if isinstance(step, Timeout):
-            self.patience.append(task)
-        try:
-            if isinstance(step, Timeout):
-                yield None
-            yield from self.body(task, parent, step.body)
-        except expected:
-            pass
-        else:
-            return
-        finally:
-            if isinstance(step, Timeout):
-                self.patience = [waiting for waiting in self.patience if waiting is not task]
-                task.cancelled = False
-        yield from self.body(task, parent, step.fallback)
-
-    def call(self, task: Task, parent: int | None, step: Call) -> Steps:
-        """Find the row, bring it to its end, hand its receipt over."""
-        if task.cancelled:
-            raise TimedOut
-        args = f"{step.args}@{self.world.life}" if step.varies else step.args
-        cited = self.labels.get(step.cites) if step.cites else None
-        number = self.ledger.find(step, args, task.branch, parent, cited)
-        self.ledger.meet(number, task)
-        self.retry_failed(number)
-        yield None
-        delivered = False
-        try:
-            while self.ledger.rows[number].status not in OVER:
-                yield from self.forward(task, number)
-            delivered = True
-        finally:
-            self.ledger.release(number, task, delivered)
-        if step.label:
-            self.labels[step.label] = number
-        if self.ledger.rows[number].status == "failed":
-            raise CallFailed(number)
-
-    def retry_failed(self, number: int) -> None:
-        """The mutant that takes a definite failure for leave to try again."""
-        if "failed re-tried" in self.broken and self.ledger.rows[number].status == "failed":
-            self.ledger.change(number, status="prepared")
+    # calls
+    def challenge(self, number: int, reader: Reader, permit: str) -> None:
+        """A question to a person, or an end of the call that its caller is told of."""
+        self.ledger.question(number, reader, "awaiting_approval" if permit == "ask" else "challenged")
+        if permit == "ask":
+            self.world = self.world._replace(challenges=self.world.challenges + 1)
 
     def forward(self, task: Task, number: int) -> Steps:
         """One move of a row that is not over, as its caller sees it."""
@@ -234,63 +166,28 @@ class Life:
             impatient = status == "awaiting_approval" or "cancel not held back" in self.broken
             yield lambda: ledger.rows[number].status != status or (impatient and task.cancelled)
             return
-        permit = ledger.guard(number)
+        permit = ledger.guard(number, task.reader)
         if permit == "go":
             ledger.change(number, status="running", tries=ledger.rows[number].tries + 1)
             self.spawn((), lambda _: self.dispatch(number))
             yield lambda: ledger.rows[number].status != "running" or "cancel not held back" in self.broken
-        elif permit == "ask":
-            self.challenge(number)
+        elif permit in ("ask", "refuse"):
+            self.challenge(number, task.reader, permit)
             yield None
-        elif permit == "refuse":
-            ledger.change(number, status="challenged")
-            raise CallFailed(number)
         else:
-            yield lambda: ledger.rows[number].status != "prepared" or ledger.guard(number) != permit or task.cancelled
+            yield (
+                lambda: (
+                    ledger.rows[number].status != "prepared"
+                    or ledger.guard(number, task.reader) != permit
+                    or task.cancelled
+                )
+            )
 
-    def challenge(self, number: int) -> None:
-        self.ledger.question(number)
-        self.world = self.world._replace(challenges=self.world.challenges + 1)
-
-    def memo(self, task: Task, parent: int | None, step: Memo) -> Steps:
-        """A call whose work is a body of the program's own."""
-        if task.cancelled:
-            raise TimedOut
-        ledger = self.ledger
-        number = ledger.find(Call(MEMO, step.name), step.name, task.branch, parent, None)
-        ledger.meet(number, task)
-        yield None
-        delivered = False
-        try:
-            if ledger.rows[number].status not in OVER:
-                ledger.change(number, status="running")
-                yield None
-                yield from self.compute(task, number, step)
-            delivered = True
-        finally:
-            ledger.release(number, task, delivered)
-        if ledger.rows[number].status == "failed":
-            raise CallFailed(number)
-
-    def compute(self, task: Task, number: int, step: Memo) -> Steps:
-        try:
-            yield from self.body(task, number, step.body)
-        except CallFailed as error:
-            self.ledger.change(number, status="failed", cause=error.row)
-        except TimedOut:
-            self.ledger.change(number, status="prepared")
-            raise
-        else:
-            self.ledger.change(number, status="succeeded")
-        self.ledger.let_go(number)
-        yield None
-
-    # the engine
     def dispatch(self, number: int) -> Steps:
         """Send, and record what comes back. From the first byte on, a lost outcome is a doubt."""
         row = self.ledger.rows[number]
         spent = row.tries if "a new key for each attempt" in self.broken else 0
-        key = (row.tool.name, row.args, row.occurrence, spent)
+        key = (row.run, row.tool.name, row.args, row.scope, row.occurrence, spent)
         wanted = bool(self.ledger.held[number]) or row.tries > 0
         request = Request(row.tool, row.args, key, row.intent, wanted)
         fault = self.fault.how if self.fault is not None and self.fault.send == self.sends else None
@@ -349,13 +246,16 @@ class Life:
         self.ledger.change(number, asked=True)
 
 
-def answered(world: World, ledger: Context) -> World:
+def answered(world: World, ledger: Ledger) -> World:
     """A truthful person answers every open question, after looking at the providers."""
     for n, row in enumerate(ledger.rows):
         if row.status == "awaiting_approval" and row.shown:
             ledger.verdict(n)
         elif row.status == "in_doubt" and row.asked:
             world = quarantine(world)
-            ledger.evidence(n, matches(world, row), person=True)
             ledger.change(n, asked=False)
+            if row.tool.gone:
+                ledger.change(n, status="abandoned")
+            else:
+                ledger.evidence(n, matches(world, row), person=True)
     return world._replace(rows=tuple(ledger.rows), released=ledger.released)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from tests.model.explore import End
 from tests.model.words import Call, Fail, Gather, Memo, Only, Program, Step, Timeout, Tool, Try
 
+PICKY = Tool("picky", repeat="challenge", refuses="b")
 MAIL = Tool("mail")  # nobody but a person can tell what became of it
 POST = Tool("post", "probed")
 PAY = Tool("pay", "keyed")
@@ -15,6 +16,9 @@ READ = Tool("read", "read")
 CARD = Tool("card", declines=1)  # declines the first request
 BANK = Tool("bank")
 STRICT = Tool("strict", repeat="challenge")
+ASKED = Tool("asked", repeat="ask")
+BARRED = Tool("barred", denied=True)
+LOST = Tool("lost", gone=True)  # nobody can ever tell what became of it
 
 a, b, c = (Call(MAIL, text) for text in "abc")
 LATER = tuple(range(2, 9))
@@ -117,6 +121,54 @@ CASES: dict[str, Case] = {
     "deliberate repeat, cited": exactly(
         Call(STRICT, "a", label="1"), Call(STRICT, "a", cites="1"), effects="strict a, strict a", crashes=2
     ),
+    "one receipt, cited twice": exactly(
+        Call(STRICT, "a", label="1"),
+        branches(*[(Try((Call(STRICT, "a", cites="1"),), ()),)] * 2),
+        effects="strict a, strict a",
+    ),
+    "a repeat that was declined, cited again": Case(
+        Program(
+            (
+                Call(PICKY, "a", "you", label="1"),
+                Try((Call(PICKY, "b", "you", cites="1"),), (Call(PICKY, "c", "you", cites="1"),)),
+            )
+        ),
+        (("picky a", "picky c"),),
+    ),
+    "a repeat asked about": Case(
+        Program((Call(ASKED, "a"), Call(ASKED, "b", "x"), Call(ASKED, "c", "x")), waits=True),
+        (("asked a", "asked b", "asked c"),),
+        holds=lambda end: end.challenges > 0,
+        challenges=True,
+    ),
+    "another scope under one key": Case(
+        Program((Call(MAIL, "a", "you", key="K"), Try((Call(MAIL, "b", "me", key="K"),), (Call(MAIL, "c", "me"),)))),
+        (("mail a", "mail c"),),
+    ),
+    "repeats allowed to all, another text": Case(
+        Program((Call(MAIL, "t", varies=True),), no_duplicates=False),
+        holds=lambda end: len(end.effects) == 1 + len(end.unmet),
+        unmet=True,
+    ),
+    "raised, not asked": Case(
+        Program((branches((Call(MAIL, "a", manner="raise"),), (Call(MAIL, "b", manner="return"),)), Call(MAIL, "a"))),
+        (("mail a", "mail a", "mail b"),),
+    ),
+    "another text, raised": Case(
+        Program(
+            (Try((Call(MAIL, "t", varies=True, manner="raise"),), ()), Call(MAIL, "u", varies=True, manner="return"))
+        ),
+        holds=each_once,
+        unmet=True,
+    ),
+    "forbidden, then another way": exactly(
+        Try((Call(BARRED, "a"),), (a,)), Try((Call(BARRED, "a"),), (a,)), effects="mail a, mail a"
+    ),
+    "forbidden": Case(Program((a, Call(BARRED, "a")), resumes=1), (("mail a",),), status="failed"),
+    "given up": Case(
+        Program((Try((Call(LOST, "a"),), (b,)), a)),
+        (("lost a", "mail a"), ("lost a", "mail a", "mail b"), ("mail a", "mail b")),
+    ),
     "stale citation": exactly(
         Call(STRICT, "a", label="1"),
         Call(STRICT, "a", cites="1"),
@@ -199,6 +251,12 @@ MUTANTS: dict[str, tuple[str, int]] = {
     "adopted from under a finished call": ("memo beside the same", 1),
     "a finished call keeps what it did not meet": ("branches after a met memo", 1),
     "adoption leaves a row where it was": ("memo beside the same", 2),
+    "a citation allowed twice": ("one receipt, cited twice", 1),
+    "a failed row spends its citation": ("a repeat that was declined, cited again", 1),
+    "a denied call is reopened": ("forbidden", 1),
+    "abandoned re-tried": ("given up", 1),
+    "a key of another scope joins": ("another scope under one key", 1),
+    "only what is seen is joined": ("twins joined", 1),
 }
 
 

@@ -1,1 +1,0 @@
-"""An independent provider: a separate process whose own log is the only judge of what really happened."""
