@@ -46,3 +46,23 @@ def test_a_reply_that_contradicts_a_verdict_is_believed_before_the_call_is_sent_
     done = bench.live(replace(order, do="resume"), {})
     assert done.says["status"] == "succeeded", done
     assert bench.counts("late") == EFFECTS
+
+
+@pytest.mark.timeout(30)
+def test_a_no_is_not_taken_for_an_attempt_that_nobody_was_asked_about(bench: Bench) -> None:
+    """The command that says no and resumes dies after it has sent again; typed once more, it means the first attempt."""
+    order = bench.order(REFERENCE, "again")
+    bench.provider.control("plain", what="again:asked", reject_before_effect=500)
+    waits = bench.live(order, {})
+    call = waits.says["waiting_for"][0]["tool_call_id"]
+    with perdure.open(state_dir=order.state_dir) as engine:
+        engine.resolve(call, "did_not_happen")
+    assert bench.live(replace(order, do="resume"), {AFTER_TOOL: "asked"}).exit_code == CRASHED
+    with perdure.open(state_dir=order.state_dir) as engine:
+        with pytest.raises(perdure.VerdictRefused, match="attempt 2"):
+            engine.resolve(call, "did_not_happen")
+        ((_, item),) = engine.inbox()
+        assert (item.kind, item.tool_call_id) == ("in_doubt", call)
+        engine.resolve(call, "happened", result={"id": "found"})
+    assert bench.live(replace(order, do="resume"), {}).says["status"] == "succeeded"
+    assert bench.counts("again") == EFFECTS

@@ -158,3 +158,28 @@ def test_a_question_whose_call_was_replaced_says_so(tmp_path: Path) -> None:
     with open_engine(tmp_path) as engine:
         summaries = [item.summary for _, item in engine.inbox()]
     assert [text.endswith("(superseded by r1.2)") for text in summaries] == [True, False]
+
+
+def test_a_list_is_known_from_the_next_turn_on(tmp_path: Path) -> None:
+    """The second call of one answer was written before the first one's list was there to be read."""
+    outside = Outside()
+    send = mailer(outside)
+
+    def first(run: Any) -> Any:
+        send("b")
+        raise Crash
+
+    def second(run: Any) -> Any:
+        talk: list[Any] = []
+        turn = run.turn("agent", lambda _: says("", mail("a"), mail("a", "x")), talk)
+        results = [turn.call(call) for call in turn.calls]
+        talk += [*turn.messages, *turn.result_messages(results)]
+        turn = run.turn("agent", lambda _: says("", mail("a", "y")), talk)
+        return [result.text for result in (*results, turn.call(turn.calls[0]))]
+
+    live(tmp_path, first)
+    one, two, three = live(tmp_path, second, resume=True, tools=[send]).result
+    assert "r1.1" in one
+    assert "r1.1" in two
+    assert three == "sent 2"
+    assert outside.sent == ["b:", "a:y"]

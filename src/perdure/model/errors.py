@@ -7,8 +7,8 @@ PerdureError
 │   ├── CallChallenged    looks like an effect that was already done (``on_challenge="raise"``)
 │   ├── CallAbandoned     a person decided to go on without knowing the outcome
 │   └── DedupeConflict    one dedupe_key, two different effect scopes
-├── NoActiveRun  SpecMismatch  SpecError  DeadlineExceeded  SimulationMissing  PolicyError  ToolConflict  UnstorableValue
-├── NotFound  LeaseHeld  LeaseLost  VerdictRefused  UsageError
+├── NoActiveRun  SpecMismatch  SpecError  DeadlineExceeded  SimulationMissing  PolicyError  ToolConflict
+├── UnstorableValue  NotFound  LeaseHeld  LeaseLost  VerdictRefused  UsageError
 └── StoreError
     └── StorageFault  ConstraintViolated  SchemaError
 

@@ -183,7 +183,6 @@ class Context:
         """A new context begins for a reader: what is not ``kept`` of what it saw is unmet again (R0)."""
         dropped = sorted(reader.seen - kept)
         reader.seen &= kept
-        reader.listed &= kept
         for call_no in dropped:
             if not self.holds(call_no) and not self.seen_by_any(call_no):
                 row = fetch(call_no)

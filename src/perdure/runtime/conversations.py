@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ class Conversation:
         reader: what it has seen.
         messages, digests: those of its last turn; the k-th digest covers the first k messages.
         told: the rows behind each result, by the model's own id of the call.
+        lists: the rows that the result of a challenged call has listed, by the same id.
         shown: the ids of which a result stood in the messages.
     """
 
@@ -38,6 +39,7 @@ class Conversation:
     messages: list[Any] = field(default_factory=list[Any])
     digests: list[bytes] = field(default_factory=lambda: [_START])
     told: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    lists: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     shown: set[str] = field(default_factory=set[str])
 
     def same_prefix(self, messages: Sequence[Any]) -> int:
@@ -62,9 +64,20 @@ class Conversation:
         """What identifies all its messages, however many turns they came in."""
         return self.digests[-1].hex()
 
-    def tell(self, call_id: str, rows: set[int]) -> None:
-        """Remember which rows the result of a call is about."""
-        self.told[call_id] |= rows
+    def tell(self, call_id: str, row: int, listed: Iterable[int]) -> None:
+        """Remember which row the result of a call is about, and which ones it lists."""
+        self.told[call_id].add(row)
+        self.lists[call_id].update(listed)
+
+    def read_lists(self, *, ids: bool, fresh: bool) -> None:
+        """Count what challenges have listed as known, now that the model is given their results to read.
+
+        Not before: the calls of one answer were written before the first of their results was there.
+        """
+        if ids:
+            self.reader.listed = {row for call_id in self.shown for row in self.lists.get(call_id, ())}
+        elif fresh:
+            self.reader.listed |= {row for rows in self.lists.values() for row in rows}
 
 
 class Conversations:
@@ -92,6 +105,7 @@ class Conversations:
             # Without a single id in what was added, the results are told in words of the program's own.
             kept = {row for call_id in found.shown for row in found.told.get(call_id, ())}
             self._context.lose_memory(found.reader, kept, store.calls.get)
+        found.read_lists(ids=bool(ids) or not went_on, fresh=bool(fresh))
         return found, fresh
 
     def _find(self, name: str, branch: str, messages: Sequence[Any]) -> Conversation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.model.errors import NotFound
+from perdure.model.errors import NotFound, VerdictRefused
 from perdure.model.run import Outcome, RunRow, Waiting
 from perdure.model.toolcall import CallRow
 from perdure.runtime import overdue, report, verdicts
@@ -124,7 +124,12 @@ class Desk:
         """
         self._touch()
         verdict = Verdict(says, actor or person(), result, ref, same_as, reason, force)
-        now = self._around.clock.now()
+        now, new_id = self._around.clock.now(), "a" + self._around.new_token()
+        problem = self._ledger.run(lambda store: verdicts.asked_about_now(store, tool_call_id, verdict, new_id, now))
+        if problem is not None:
+            raise VerdictRefused(
+                problem, next_command=f"perdure calls explain {tool_call_id}   # then answer once more"
+            )
         return self._ledger.run(lambda store: verdicts.resolve(store, tool_call_id, verdict, now))
 
     def approve(self, approval_id: str, *, actor: str | None = None) -> CallRow:

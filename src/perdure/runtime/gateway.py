@@ -318,7 +318,6 @@ class Gateway:
                 return self._deliver(other, request, None)
         if request.reader is not None and row.error_code == CHALLENGED:
             request.listed = life.ledger.read(lambda store: challenges.kin_told(store, row))
-            request.reader.listed.update(request.listed)
         error = delivered_error(row)
         if request.options.on_challenge == "return" and isinstance(error, CallChallenged):
             return error

@@ -82,7 +82,7 @@ class _TurnBase:
         row = request.row
         if row is None:
             raise error or UsageError(f"{call.name} was not answered")
-        self._asker.conversation.tell(call.id, {row.call_no, *request.listed})
+        self._asker.conversation.tell(call.id, row.call_no, request.listed)
         if error is not None:
             told = row.error_detail if row.status is CallStatus.FAILED else None
             return ToolResult(call, row.tool_call_id, told or str(error), True)

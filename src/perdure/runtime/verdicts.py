@@ -47,6 +47,32 @@ class Verdict:
     force: bool = False
 
 
+def asked_about_now(store: SqlStore, tool_call_id: str, verdict: Verdict, new_id: str, now: str) -> str | None:
+    """Return why a "no" about a call that was sent again since anybody was asked is not taken, and ask about it.
+
+    A verdict binds one attempt: who says "did not happen" has looked for the one before. The question that is put here
+    must be committed, so this is no error yet.
+    """
+    row = store.calls.by_id(tool_call_id)
+    if row is None or row.status is not CallStatus.RUNNING or row.attempt < 2 or verdict.says == "happened":
+        return None
+    _owner_must_be_gone(store, row)
+    fence = _fence(store, row)
+    store.calls.move(row, CallEvent.LOST, fence, now)
+    store.questions.ask(
+        new_id,
+        run_id=row.run_id,
+        fence=fence,
+        tool_call_id=row.tool_call_id,
+        kind="in_doubt",
+        summary=f"{row.tool_name}: did attempt {row.attempt} happen? It began at {row.started_at}, after your answer",
+        now=now,
+        detail=json.dumps({"attempt": row.attempt}),
+        request_hash=row.args_hash,
+    )
+    return f"{row.tool_call_id} was sent again at {row.started_at} (attempt {row.attempt}), and nobody was asked since"
+
+
 def resolve(store: SqlStore, tool_call_id: str, verdict: Verdict, now: str) -> CallRow:
     """Take a verdict and return the row as it is then.
 

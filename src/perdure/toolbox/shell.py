@@ -1,7 +1,7 @@
 """Run a command as a child process that never outlives the call that started it.
 
 The child leads a process group of its own. Whatever ends the wait for it (a timeout, an interrupt, an error of the
-caller's) ends the whole group first and waits until it is gone; only then is the outcome of the call anybody's business.
+caller) ends the whole group first and waits until it is gone; only then does the call have an outcome.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypedDict
+from tempfile import TemporaryFile
+from typing import IO, TypedDict
 
 from perdure.ports.tool import CallContext, ToolFailed, tool
 from perdure.toolbox._provider import INJECTED
@@ -74,28 +75,30 @@ def run_child(
         ToolFailed: there is no such program; nothing was started.
         subprocess.TimeoutExpired: it was ended, and so was what it had started.
     """
-    try:
-        child = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env={**os.environ, **(environ or {})},
-            start_new_session=True,
-        )
-    except (FileNotFoundError, PermissionError, NotADirectoryError) as problem:
-        raise ToolFailed(f"{command[0]} cannot be started: {problem}", retry=False) from problem
-    try:
-        if started is not None:
-            started(child.pid)
-        out, err = child.communicate(stdin.encode(), timeout=timeout_seconds)
-    except BaseException:
-        _end_group(child.pid)
-        child.communicate()
-        raise
-    _end_group(child.pid)  # what it has left in the background ends with it
-    return Finished(exit_code=child.returncode, stdout=_end_of(out), stderr=_end_of(err))
+    # Files, not pipes: what the command leaves in the background would keep a pipe open, and the wait with it.
+    with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
+        given.write(stdin.encode())
+        given.seek(0)
+        try:
+            child = subprocess.Popen(
+                list(command),
+                stdin=given,
+                stdout=out,
+                stderr=err,
+                cwd=cwd,
+                env={**os.environ, **(environ or {})},
+                start_new_session=True,
+            )
+        except (FileNotFoundError, PermissionError, NotADirectoryError) as problem:
+            raise ToolFailed(f"{command[0]} cannot be started: {problem}", retry=False) from problem
+        try:
+            if started is not None:
+                started(child.pid)
+            exit_code = child.wait(timeout_seconds)
+        finally:
+            _end_group(child.pid)
+            child.wait()
+        return Finished(exit_code=exit_code, stdout=_end_of(out), stderr=_end_of(err))
 
 
 def _end_group(group: int) -> None:
@@ -118,14 +121,17 @@ def _lives(group: int) -> bool:
         return True
     if not os.path.isdir("/proc/self"):
         return True
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
+    for name in os.listdir("/proc"):
+        if name.isdigit():
             with suppress(OSError):
-                state, _, of_group = Path(entry.path, "stat").read_text(errors="replace").rpartition(")")[2].split()[:3]
+                stat = Path("/proc", name, "stat").read_text(errors="replace")
+                state, _, of_group = stat.rpartition(")")[2].split()[:3]
                 if int(of_group) == group and state not in "ZX":
                     return True
     return False
 
 
-def _end_of(data: bytes) -> str:
-    return data[-_KEPT_BYTES:].decode("utf-8", errors="replace")
+def _end_of(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - _KEPT_BYTES))
+    return output.read().decode("utf-8", errors="replace")

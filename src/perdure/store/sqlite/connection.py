@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from perdure.store.sqlite.lock_holder import is_stopped, lock_holder
 
 BUSY_TIMEOUT_MILLISECONDS = 30_000
 ANOTHER_BUSY_MILLISECONDS = 1_000
+SWITCH_RETRY_SECONDS = 0.005
 PAGE_BYTES = 4096
 WAL_STRETCH_BYTES = 4 * 1024 * 1024
 _PRAGMAS: tuple[tuple[str, str, str], ...] = (
@@ -106,7 +108,7 @@ class SqliteConnection:
         if flags & apsw.SQLITE_OPEN_READWRITE:
             try:
                 self._reserve_checksums(vfs)
-                self._configure()
+                self._configure(busy_milliseconds)
             except BaseException:
                 self._db.close()
                 raise
@@ -153,9 +155,10 @@ class SqliteConnection:
             busy_milliseconds=min(BUSY_TIMEOUT_MILLISECONDS, ANOTHER_BUSY_MILLISECONDS),
         )
 
-    def _configure(self) -> None:
+    def _configure(self, busy_milliseconds: int) -> None:
+        give_up = time.monotonic() + busy_milliseconds / 1000
         for name, value, expected in _PRAGMAS:
-            list(self._execute(f"PRAGMA {name}={value}"))
+            self._set(name, value, give_up)
             got = str(next(self._execute(f"PRAGMA {name}"))[0])
             if got != expected and not (self.path == ":memory:" and name == "journal_mode"):
                 raise StoreError(
@@ -165,6 +168,17 @@ class SqliteConnection:
         if self.path != ":memory:":
             # A WAL file that has to grow makes each commit pay for metadata; it is kept at close and stretched once.
             self._db.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, _one())
+
+    def _set(self, name: str, value: str, give_up: float) -> None:
+        """Set a pragma; the switch of a new file to WAL does not by itself wait for a process that does the same."""
+        while True:
+            try:
+                list(self._execute(f"PRAGMA {name}={value}"))
+                return
+            except apsw.BusyError:
+                if time.monotonic() >= give_up:
+                    raise
+                time.sleep(SWITCH_RETRY_SECONDS)
 
     def stretch_wal(self) -> None:
         """Write zeros behind the end of the WAL file up to its kept size, while no other writer can append.
