@@ -77,7 +77,7 @@ PLACES = (
     Bad(RUN, "is no store", env={"PERDURE_STORE": "nonsense"}),
     Bad(("--state-dir", "report.py", *RUN), "report.py", 4, "PERDURE-401"),
     Bad(
-        ("--state-dir", "old", "runs", "ls"), "ledger", 4, "PERDURE-401", {"old/runtime_state.db": b"no database" * 99}
+        ("--state-dir", "old", "runs", "ls"), "ledger", 4, "PERDURE-405", {"old/runtime_state.db": b"no database" * 99}
     ),
     Bad(("resume", "@last"), "there is no ledger", 3, "PERDURE-141", ledger=False),
     Bad(("calls", "ls", "done"), "there is no ledger", 3, "PERDURE-141", ledger=False),
