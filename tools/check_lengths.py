@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("src", "tools", "tests", "examples", "benchmarks")
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 50
-MAX_LINES_OF = {"tasks.py": 155}
+MAX_LINES_OF = {"tasks.py": 160}
 
 
 def too_long(path: Path, max_module_lines: int = MAX_MODULE_LINES) -> Iterator[str]:

@@ -149,8 +149,9 @@ def test_reads_are_logged_and_are_not_effects(provider: Provider) -> None:
     assert provider.counts("read") == {"7": 1, "page": 1}
 
 
-def test_reply_dropped_after_the_effect(provider: Provider) -> None:
-    provider.control("plain", drop_reply_after_effect=True)
+@pytest.mark.parametrize("lost", ["drop_reply_after_effect", "cut_reply_after_effect"])
+def test_reply_dropped_or_cut_short_after_the_effect(provider: Provider, lost: str) -> None:
+    provider.control("plain", **{lost: True})
     with pytest.raises(ConnectionError):
         post(f"{provider.url}/plain", {"what": "mail"})
     assert provider.counts() == {"mail": 1}
