@@ -156,7 +156,7 @@ PROOFS = {
     "matrix": Proof(matrix, "every case of docs/durability_test_matrix.md, counted outside", "2 min"),
     "model": Proof(model, "the rules as a small model, all schedules; the engine ends as the model says", "1 min"),
     "mutants": Proof(mutants, "each rule of the model left out once: some program notices", "20 s"),
-    "planted": Proof(planted, "each safety rule of the engine broken once on purpose: some test goes red", "3 min"),
+    "planted": Proof(planted, "each safety rule of the engine broken once on purpose: some test goes red", "5 min"),
     "crash": Proof(crash, "real processes killed at every numbered point, for every kind of guarantee", "5 min"),
     "power": Proof(power, "power lost at every write of the ledger: nothing that was promised is gone", "20 s"),
     "storage": Proof(storage, "full disks, EIO, damage, other owners: nothing sent without a record", "1 min"),

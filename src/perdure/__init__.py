@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perdure.config.tool_schema import schema_of
     from perdure.engine import Engine
     from perdure.model.errors import (
         CallAbandoned,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
         PerdureError,
         PolicyError,
         RunSuspended,
+        ScopeLeft,
         SpecError,
         SpecMismatch,
         StoreError,
@@ -39,10 +39,11 @@ if TYPE_CHECKING:
     from perdure.quick.scope import run_scope
     from perdure.runtime.faces import AsyncRun, Run
     from perdure.runtime.life import Tuning
+    from perdure.runtime.tool_schema import schema_of
     from perdure.runtime.turns import AsyncTurn, ToolResult, Turn, TurnCall
 
 _HOME = {
-    "perdure.config.tool_schema": ("schema_of",),
+    "perdure.runtime.tool_schema": ("schema_of",),
     "perdure.engine": ("Engine",),
     "perdure.model.errors": (
         "CallAbandoned",
@@ -58,6 +59,7 @@ _HOME = {
         "PerdureError",
         "PolicyError",
         "RunSuspended",
+        "ScopeLeft",
         "SpecError",
         "SpecMismatch",
         "StoreError",
@@ -118,6 +120,7 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for
     "VerdictRefused",
     "UsageError",
     "RunSuspended",
+    "ScopeLeft",
 ]
 
 

@@ -16,7 +16,7 @@ from perdure.config.policy_file import load_policy
 from perdure.config.settings import database_of
 from perdure.model.errors import SpecError, UsageError
 from perdure.model.policy import Policy
-from perdure.model.run import Outcome, RunRow, RunSpec
+from perdure.model.run import SCOPE_AGENT, Outcome, RunRow, RunSpec
 from perdure.ports.clock import Clock, SystemClock
 from perdure.ports.tool import Tool
 from perdure.runtime.accept import accept, spec_of
@@ -306,9 +306,6 @@ class Engine(Desk):
         if not inspect.iscoroutinefunction(job.main):
             raise UsageError("arun needs an async main; use run for a sync one")
         return self._told(job, await run_async(Runner(self._around, self._heartbeat), job))
-
-
-SCOPE_AGENT = "run_scope"
 
 
 def _no_agent(_run: Any) -> Any:

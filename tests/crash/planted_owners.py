@@ -225,5 +225,3 @@ def _without_note(honest: Any) -> Any:
 def nonsense_from_a_probe_is_a_no() -> None:
     """A probe that raises is taken for one that has found nothing."""
     invoke.failed_probe = lambda problem: Probe.not_happened(complete=True)
-
-

@@ -36,7 +36,9 @@ def test_a_life_killed_from_outside_while_the_reply_is_on_its_way(bench: Bench, 
 @pytest.mark.parametrize("program", [REFERENCE, REFERENCE_ASYNC], ids=["sync", "async"])
 @pytest.mark.parametrize("tool", ["keyed", "probed", "asked"])
 def test_an_interrupt_while_the_reply_is_on_its_way(bench: Bench, program: Program, tool: str) -> None:
-    order = replace(bench.order(program, tool), tuning={"interrupt_grace_seconds": 0.3 if program is REFERENCE else 5.0})
+    order = replace(
+        bench.order(program, tool), tuning={"interrupt_grace_seconds": 0.3 if program is REFERENCE else 5.0}
+    )
     bench.provider.control(KIND_OF_TOOL[tool], what=f"{tool}:{tool}", hold=True)
     life = start_life(order)
     bench.provider.wait_for("held", what=f"{tool}:{tool}", timeout_seconds=15)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-SECONDS = 20
+SECONDS = 60
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
 _EXIT = re.compile(r"\s+# exits (\d+)$")
 _LANGUAGES = frozenset({"", "console", "json", "mermaid", "python", "sql", "text", "yaml"})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure import CallFailed, ToolFailed, UsageError, tool
+from perdure import CallFailed, ToolFailed, UsageError, VerdictRefused, tool
 from tests.integration.engine_support import Crash, Outside, live, mailer, open_engine
 from tests.integration.test_turns import mail, says
 
@@ -183,3 +183,22 @@ def test_a_list_is_known_from_the_next_turn_on(tmp_path: Path) -> None:
     assert "r1.1" in two
     assert three == "sent 2"
     assert outside.sent == ["b:", "a:y"]
+
+
+def test_a_person_who_forgot_the_result_may_add_it(tmp_path: Path) -> None:
+    @tool(side_effect_class="external")
+    def order(what: str) -> str:
+        raise ConnectionResetError
+
+    def main(run: Any) -> Any:
+        return order("it").upper()
+
+    assert live(tmp_path, main).reason == "in_doubt"
+    with open_engine(tmp_path) as engine:
+        engine.resolve("r1.1", "happened")
+    assert live(tmp_path, main, resume=True).error_code == "AttributeError"
+    with open_engine(tmp_path) as engine:
+        engine.resolve("r1.1", "happened", result="done")
+        with pytest.raises(VerdictRefused):
+            engine.resolve("r1.1", "happened", result="something else")
+    assert live(tmp_path, main, resume=True).result == "DONE"

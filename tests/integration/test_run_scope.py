@@ -157,4 +157,4 @@ def test_another_specification_is_refused_plainly(tmp_path: Path, text: str) -> 
     refused = script.run()
     assert refused.returncode == 1
     assert "SpecMismatch" in refused.stderr
-    assert "next: perdure resume week" in refused.stderr
+    assert "next: give it what is stored, or another id for a new run" in refused.stderr

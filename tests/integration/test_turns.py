@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -227,7 +228,8 @@ def test_what_cannot_be_called_is_told_to_the_model_and_stands_in_the_ledger(tmp
     done = live(tmp_path, lambda run: [send, loop(run, model)][1])
     assert done.status == "succeeded"
     assert "there is no tool 'no_such' here; the tools are: send" in done.result[0]
-    assert "send: missing a required argument: 'to'" in done.result[1]
+    assert "send: to: Field required" in done.result[1]
+    assert "send has no argument 'whom'; its arguments are: to, body" in done.result[1]
     assert "no JSON" in done.result[2]
     assert list(statuses(tmp_path).values()).count("failed") == 3
     assert outside.sent == []
@@ -305,7 +307,7 @@ def test_a_call_that_needs_consent_waits_for_it_and_goes_on(tmp_path: Path) -> N
 
     assert live(tmp_path, main).reason == "approval"
     with open_engine(tmp_path) as engine:
-        (_, item), = engine.inbox()
+        ((_, item),) = engine.inbox()
         engine.approve(item.id)
     assert live(tmp_path, main, resume=True).result == ["sent 1"]
     assert model.asked == 2
@@ -387,3 +389,27 @@ def test_a_memo_does_not_hide_what_a_turn_inside_it_did_and_nobody_asked_for_aga
     done = live(tmp_path, main, resume=True)
     assert done.result == "nothing more"
     assert done.unmet == 1
+
+
+def test_arguments_have_the_types_of_the_signature_or_the_model_is_told(tmp_path: Path) -> None:
+    got: list[Any] = []
+
+    @tool(side_effect_class="external", scope=["to"])
+    def pay(to: str, cents: int, when: datetime | None = None) -> str:
+        got.append((to, cents, when))
+        return "paid"
+
+    def main(run: Any) -> Any:
+        wishes = [
+            {"to": "a", "cents": "many"},
+            {"to": 5, "cents": 5},
+            {"to": "b", "cents": "7", "when": "2026-01-02T03:04:05"},
+        ]
+        turn = run.turn("agent", lambda _: says("", *({"name": "pay", "args": args} for args in wishes)), [])
+        return [turn.call(call).text for call in turn.calls]
+
+    words, number, good = live(tmp_path, main, tools=[pay]).result
+    assert words.startswith("pay: cents: Input should be a valid integer")
+    assert number.startswith("pay: to: Input should be a valid string")
+    assert good == "paid"
+    assert got == [("b", 7, datetime(2026, 1, 2, 3, 4, 5))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from tests.soak.pieces import SOURCES
 from tests.soak.schedule import Kill, Piece, Plan, Schedule, Trouble
@@ -38,7 +39,7 @@ def plan_of(draw: random.Random, piece: Piece, life: int) -> Plan:
     """What happens to one life."""
     troubles = [_trouble(draw, piece, name) for name in piece.kinds if draw.random() < 0.2]
     if "searchable" in piece.kinds.values() and draw.random() < 0.15:
-        how = draw.choice([{"reject_before_effect": 500}, {"drop_reply_after_effect": True}])
+        how: dict[str, Any] = draw.choice([{"reject_before_effect": 500}, {"drop_reply_after_effect": True}])
         troubles.append(Trouble("search", None, how))
     if "searchable" in piece.kinds.values() and life == 0 and draw.random() < 0.05:
         troubles.append(Trouble("miss", None, {}))
@@ -77,7 +78,7 @@ def _kill(draw: random.Random, piece: Piece, life: int) -> Kill:
 
 def _trouble(draw: random.Random, piece: Piece, name: str) -> Trouble:
     kind = piece.kinds[name]
-    menu: list[dict[str, object]] = [
+    menu: list[dict[str, Any]] = [
         {"drop_reply_after_effect": True},
         {"cut_reply_after_effect": True},
         {"delay_after_effect_seconds": 0.02},
@@ -89,4 +90,4 @@ def _trouble(draw: random.Random, piece: Piece, name: str) -> Trouble:
     if kind != "searchable" or piece.lags:
         # Nobody but a person settles a plain call, and ours waits until everything has landed.
         menu += [{"land_late_seconds": draw.choice([0.02, 0.1])}]
-    return Trouble(kind, name, {**draw.choice(menu), "skip": draw.choice([0, 0, 1])})
+    return Trouble(kind, name, dict(draw.choice(menu), skip=draw.choice([0, 0, 1])))

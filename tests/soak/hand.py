@@ -39,7 +39,14 @@ class Hand:
 
     def watch(self, pid: int) -> None:
         """Begin to watch the process."""
-        self._thread = threading.Thread(target=self._safely, args=[os.pidfd_open(pid)], daemon=True)
+        self._start(os.pidfd_open(pid))
+
+    def attend(self) -> None:
+        """Begin to let go what the provider keeps, and watch nobody."""
+        self._start(None)
+
+    def _start(self, process: int | None) -> None:
+        self._thread = threading.Thread(target=self._safely, args=[process], daemon=True)
         self._thread.start()
 
     def over(self) -> list[Line]:
@@ -55,16 +62,17 @@ class Hand:
                 self._let_go(line)
         return self.kept
 
-    def _safely(self, process: int) -> None:
+    def _safely(self, process: int | None) -> None:
         try:
             self._look(process)
         except BaseException as problem:
             self._problem = problem
-            signal.pidfd_send_signal(process, signal.SIGKILL)  # nobody would let it go any more
+            self._send(process, signal.SIGKILL)  # nobody would let it go any more
         finally:
-            os.close(process)
+            if process is not None:
+                os.close(process)
 
-    def _look(self, process: int) -> None:
+    def _look(self, process: int | None) -> None:
         began = time.monotonic()
         while not self._over.wait(LOOK_SECONDS):
             passed = time.monotonic() - began
@@ -98,7 +106,7 @@ class Hand:
             return False
         return (kill.how == "line" and lines >= kill.number) or (kill.how == "soon" and passed * 1000 >= kill.number)
 
-    def _spring(self, process: int, line: Line) -> None:
+    def _spring(self, process: int | None, line: Line) -> None:
         """The request that was waited for stands at the provider."""
         kill = self._kill
         assert kill is not None
@@ -117,10 +125,11 @@ class Hand:
             else:
                 self._send(process, signal.SIGKILL)
 
-    def _send(self, process: int, what: signal.Signals) -> None:
+    def _send(self, process: int | None, what: signal.Signals) -> None:
         self.acted = True
-        with suppress(ProcessLookupError):  # it was quicker
-            signal.pidfd_send_signal(process, what)
+        if process is not None:
+            with suppress(ProcessLookupError):  # it was quicker
+                signal.pidfd_send_signal(process, what)
 
     def _let_go_of_earlier(self) -> None:
         while self._earlier:

@@ -55,10 +55,15 @@ def rows_of(state_dir: Path) -> list[Row]:
         try:
             found = db.execute(sql).fetchall()
         except sqlite3.OperationalError as error:
-            if "no such table" in str(error):
+            # Killed while it was being made: there is no table yet, or a journal that a reader must not roll back.
+            if "no such table" in str(error) or "readonly" in str(error):
                 return []
             raise
-    return [Row(*row[:6], _what(row[6]), row[7], json.loads(row[8]) if row[8] else None) for row in found]
+    made = []
+    for call, tool, status, policy, key, expires, request, ref, response in found:
+        receipt = json.loads(response) if response else None
+        made.append(Row(call, tool, status, policy, key, expires, _what(request), ref, receipt))
+    return made
 
 
 def _what(request: str) -> str:

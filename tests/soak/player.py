@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import shutil
+import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -98,7 +99,7 @@ class Player:
             if last is not None:
                 self._judge(last)
             self._count_answers()
-        except (Broken, AssertionError) as problem:
+        except (Broken, AssertionError, OSError, sqlite3.Error) as problem:
             self.played.fail("stuck", why=f"{type(problem).__name__}: {problem}")
         finally:
             self._clean()
@@ -251,7 +252,12 @@ class Player:
             if not self._is_needed(item, rows[item["tool_call_id"]], plan):
                 self.played.needless += 1
                 self.played.story.append(f"  needless: {item['kind']} {rows[item['tool_call_id']]}")
-        answers = self.person.answer(waiting)
+        hand = Hand(self.world, self.tag, None, self._kept, lambda: None)
+        hand.attend()  # an answer may go on with the run
+        try:
+            answers = self.person.answer(waiting)
+        finally:
+            self._kept = hand.over()
         self.played.story.append(f"  {[item['kind'] for item in waiting]}: {answers}")
 
     def _is_needed(self, item: dict[str, Any], row: Any, plan: Plan) -> bool:

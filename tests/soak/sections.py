@@ -13,9 +13,9 @@ from tests.crash.loop import QUIET_NUMBERS, Program
 from tests.crash.programs import changed
 from tests.soak.drawing import drawn, person_of, plan_of
 from tests.soak.lives import strace
-from tests.soak.pieces import COMMANDS, NAMED, REFERENCE, Piece
+from tests.soak.pieces import COMMANDS, NAMED, REFERENCE
 from tests.soak.player import Played
-from tests.soak.schedule import Kill, Plan, Schedule, Trouble
+from tests.soak.schedule import Kill, Piece, Plan, Schedule, Trouble
 
 Play = Callable[[Schedule], Played]
 Walk = Callable[[Play], None]
@@ -46,7 +46,7 @@ class Edge:
     @property
     def reached(self) -> bool:
         """Whether there is nothing more to kill."""
-        return self._missed >= self._enough
+        return bool(self._missed >= self._enough)
 
 
 # --- depth 2: the reference job, killed at p1, resumed and killed at p2 ------------------------------------------------
@@ -211,7 +211,10 @@ class Section:
 
 SECTIONS = {
     "depth2": Section(
-        "the reference job killed at every point, and every life after that at every point", depth2, depth2_schedule
+        "the reference job killed at every point, and every life after that at every point",
+        depth2,
+        depth2_schedule,
+        0.25,
     ),
     "resolve": Section("answers on the command line, cut off at every point", answers, answer_schedule),
     "strace": Section("processes killed as they enter a chosen syscall", syscalls, strace_schedule),

@@ -32,7 +32,10 @@ def resolve(options: argparse.Namespace, output: Output) -> int:
             force=options.force,
         )
         if says == "happened" and options.result is None:
-            note(f"no --result was given: the caller of {row.tool_call_id} will get None")
+            note(
+                f"no --result was given: the caller of {row.tool_call_id} will get None; if it needs more: "
+                f"perdure resolve {row.tool_call_id} --happened --result JSON"
+            )
         return _after(options, output, engine, row)
 
 

@@ -49,7 +49,10 @@ def engine_of(options: argparse.Namespace, *, create: bool = False) -> Generator
 
     settings = settings_of(options)
     if not create and not settings.database.exists():
-        raise NoLedger(f"there is no ledger at {settings.database}", next_command="perdure run JOB")
+        raise NoLedger(
+            f"there is no ledger at {settings.database.absolute()}",
+            next_command="perdure run JOB   # or name the folder of your ledger: --state-dir DIR",
+        )
     with Engine(
         settings.store_url,
         policies=settings.policy_paths(),

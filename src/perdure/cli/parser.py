@@ -151,7 +151,7 @@ def build() -> Parser:
     everywhere = _global_flags()
     parser = Parser(
         prog="perdure",
-        description="A durable job runner for LLM agents: it survives any crash and never silently repeats an effect.",
+        description="A durable job runner for LLM agents: a killed job goes on, and no effect is silently repeated.",
         epilog="Global flags may stand before or after the command. Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, "
         "4 store, 5 lease held, 6 waits for a person, 7 in doubt, 8 deadline, 9 denied, 10 timer, 11 cancelled.",
         parents=[everywhere],

@@ -96,6 +96,10 @@ class Owner:
     start_time: int
 
 
+SCOPE_AGENT = "run_scope"
+"""What stands as the agent of a run that a script puts around itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunRow:
     """One row of ``runs``."""
@@ -124,6 +128,11 @@ class RunRow:
     cancel_requested_at: str | None
     policies: tuple[str, ...] = ()
     """The overlays that the run was started under, beside those of its job file; it is resumed under them too."""
+
+    @property
+    def is_scope(self) -> bool:
+        """Whether its program is a script around which a ``run_scope`` stands: to start it again goes on with it."""
+        return f'"agent": "{SCOPE_AGENT}"' in self.spec_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,9 @@ def _record(store: SqlStore, new_row: Mapping[str, Any], document: Mapping[str, 
     elif known.spec_hash != new_row["spec_hash"]:
         raise SpecMismatch(
             f"run {chosen} exists with another specification:\n" + _difference(known, document),
-            next_command=f"perdure resume {chosen}   # goes on with the stored one; another id makes a new run",
+            next_command=f"perdure resume {chosen}   # goes on with the stored one; another id makes a new run"
+            if known.job_path is not None
+            else "give it what is stored, or another id for a new run",
         )
 
 

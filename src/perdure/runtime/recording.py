@@ -13,7 +13,7 @@ from perdure.core.transitions import CallEvent
 from perdure.model.errors import CallError, ConstraintViolated, LeaseLost, PerdureError
 from perdure.model.toolcall import INNER_NAMESPACES, CallKey, CallRow, CallStatus, Evidence, ReplayPolicy
 from perdure.ports.clock import after
-from perdure.ports.tool import Probe
+from perdure.ports.tool import Probe, ToolFailed
 from perdure.runtime.actions import Ended, Outcome
 from perdure.runtime.life import Life
 from perdure.store.questions import NOTICE_KIND
@@ -180,11 +180,18 @@ def _fail(life: Life, store: SqlStore, row: CallRow, error: BaseException | None
         life.fence,
         now,
         error_code=type(error).__name__ if error is not None else "timeout",
-        error_detail=str(error) if error is not None else "no answer within the timeout",
+        error_detail=_said(error) if error is not None else "no answer within the timeout",
         caused_by=error.tool_call_id if isinstance(error, CallError) else None,
     )
     close_question(life, store, row, "the call failed for certain")
     return store.calls.get(row.call_no)
+
+
+def _said(error: BaseException) -> str:
+    """Return what an error says; of one that nobody has raised on purpose also what it is and where it came from."""
+    if isinstance(error, ToolFailed | PerdureError):
+        return str(error)
+    return f"{type(error).__name__}: {error}{raised_at(error)}"
 
 
 def store_lost(life: Life, store: SqlStore, row: CallRow) -> CallRow:

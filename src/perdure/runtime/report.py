@@ -62,6 +62,8 @@ def owner_note(row: RunRow) -> str:
 
 def resume_command(row: RunRow, flags: str) -> str:
     """Return the command that goes on with a run; it works when it is pasted."""
+    if row.job_path is None and row.status is RunStatus.FAILED and not row.is_scope:
+        return f"engine.resume({row.run_id!r}, main=...)   # the same id again returns what is stored of a failed run"
     if row.job_path is None:
         return f"start your program again with run_id={row.run_id!r}   # its main cannot be loaded from outside"
     return f"perdure resume {shlex.quote(row.run_id)}{_spaced(flags)}"

@@ -381,5 +381,3 @@ def _key_expiry(request: CallRequest, now: str) -> str | None:
     if ttl is None:
         return None
     return FOREVER if ttl == float("inf") else after(now, ttl)
-
-

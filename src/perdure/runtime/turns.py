@@ -24,6 +24,7 @@ from perdure.runtime.frame import Frame, frame_here
 from perdure.runtime.life import Life
 from perdure.runtime.registry import AnyTool
 from perdure.runtime.request import CallOptions, CallRequest, build_request, memo_request
+from perdure.runtime.tool_schema import checked_arguments
 from perdure.store.sql_store import SqlStore
 
 ReadCalls = Callable[[Any], Iterable[Mapping[str, Any]]]
@@ -160,10 +161,12 @@ class Asker:
         options = CallOptions(repeat_of=call.repeat_of)
         frame = replace(self.frame, parent_call_id=turn_id)
         problem = call.problem or self._not_offered(call, tool)
-        request = None
+        given, request = call.args, None
+        if tool is not None and problem is None:
+            given, problem = checked_arguments(tool, call.args)
         if tool is not None and decision is not None and problem is None:
             try:
-                request = build_request(tool, decision, (), call.args, frame, options)
+                request = build_request(tool, decision, (), given, frame, options)
             except TypeError as wrong:
                 problem = f"{call.name}: {wrong}"
         if request is None:

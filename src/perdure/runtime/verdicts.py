@@ -82,7 +82,7 @@ def resolve(store: SqlStore, tool_call_id: str, verdict: Verdict, now: str) -> C
     """
     row = store.calls.by_id(tool_call_id)
     if row is None:
-        raise NotFound(f"there is no call {tool_call_id!r}")
+        raise NotFound(f"there is no call {tool_call_id!r}", next_command="perdure calls ls")
     if verdict.says in ("same", "another"):
         _challenge(store, row, verdict, now)
     elif verdict.says in VERDICTS:
@@ -100,6 +100,10 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
         store.calls.move(row, CallEvent.LOST, fence, now)
         row = store.calls.get(row.call_no)
     taken_for_not_done = row.status is CallStatus.PREPARED and row.attempt > 0
+    if row.status is CallStatus.SUCCEEDED and verdict.says == "happened" and _left_open(store, row):
+        store.calls.amend(row, fence, now, response=encode(verdict.result), ref=verdict.ref)
+        _write(store, row, verdict, now, json.dumps({"result": "added"}))
+        return
     if row.status is not CallStatus.IN_DOUBT and not (taken_for_not_done and verdict.says == "happened"):
         raise VerdictRefused(f"{row.tool_call_id} is {row.status}, not in doubt")
     detail = None
@@ -122,6 +126,12 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
     else:
         store.calls.move(row, CallEvent.GIVE_UP, fence, now)
     _write(store, row, verdict, now, detail)
+
+
+def _left_open(store: SqlStore, row: CallRow) -> bool:
+    """Return whether a person has said that a call happened and not what its caller gets: that may be said later."""
+    said = [item for item in store.calls.evidence(row.tool_call_id) if item.kind == "verdict"]
+    return bool(said) and said[-1].says == "happened" and store.calls.response(row.call_no) == "null"
 
 
 def _challenge(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
@@ -150,7 +160,7 @@ def decide_approval(store: SqlStore, approval_id: str, *, approved: bool, actor:
     """
     question = store.questions.get(approval_id)
     if question is None:
-        raise NotFound(f"there is no question {approval_id!r}")
+        raise NotFound(f"there is no question {approval_id!r}", next_command="perdure inbox")
     row = _row_of(store, question)
     if question.status != "open" or question.kind != "approval" or row.status is not CallStatus.AWAITING_APPROVAL:
         raise VerdictRefused(f"{approval_id} is {question.status} ({question.kind}), not an open approval")
@@ -175,7 +185,7 @@ def answer_question(store: SqlStore, approval_id: str, *, text: str, actor: str,
     """
     question = store.questions.get(approval_id)
     if question is None:
-        raise NotFound(f"there is no question {approval_id!r}")
+        raise NotFound(f"there is no question {approval_id!r}", next_command="perdure inbox")
     if question.status != "open" or not question.is_notice:
         raise VerdictRefused(f"{approval_id} is {question.status} ({question.kind}), and takes no answer in words")
     store.questions.answer(approval_id, answer=text, actor=actor, now=now)

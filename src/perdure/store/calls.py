@@ -289,6 +289,11 @@ class CallRows:
             error_detail=error_detail,
         )
 
+    def amend(self, row: CallRow, fence: int, now: str, *, response: str, ref: str | None) -> None:
+        """Add the value that a person left out when they said that a call had happened."""
+        kept = self._payloads.keep(response)
+        self._do.write_one("amend_receipt", call_no=row.call_no, fence=fence, now=now, response=kept, ref=ref)
+
     def adopt(self, call_no: int, fence: int, now: str, *, parent_call_id: str | None, branch: str) -> None:
         """Move a row to the caller that adopted it."""
         self._do.write_one(

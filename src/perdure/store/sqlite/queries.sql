@@ -222,6 +222,12 @@ UPDATE tool_calls SET status = 'failed', error_code = 'challenged', error_detail
 WHERE call_no = :call_no AND status = :status
   AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
 
+-- name: amend_receipt
+UPDATE tool_calls SET response_ref = :response, external_correlation_id = coalesce(external_correlation_id, :ref),
+  updated_at = :now
+WHERE call_no = :call_no AND status = 'succeeded' AND response_ref = 'null'
+  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+
 -- name: bind_turn_call
 INSERT OR REPLACE INTO turn_calls (parent_call_id, call_index, tool_call_id, adopted)
 SELECT :parent_call_id, :call_index, :tool_call_id, :adopted
