@@ -25,6 +25,7 @@ from tests.soak.sections import SECTIONS, Limits, schedule_of
 from tests.soak.stand import Stand
 
 SEED = 1
+INTERRUPTED = 130
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -81,6 +82,8 @@ def soak(options: argparse.Namespace, folder: Path) -> int:
             print("strace is not installed: no kills at syscalls", file=sys.stderr)
         share = 1.0 if options.only else SECTIONS[name].share
         hunt.take(name, SECTIONS[name].walks(limits), options.jobs, min(whole * share, whole - hunt.seconds))
+        if hunt.interrupted:
+            break
     figures = hunt.figures
     flat = {**figures.flat(hunt.seconds), "seed": options.seed, "jobs": options.jobs, "stride": options.stride,
             "cores": os.cpu_count(), "failed_labels": " ".join(figures.failed), **surroundings()}  # fmt: skip
@@ -92,7 +95,7 @@ def soak(options: argparse.Namespace, folder: Path) -> int:
     if figures.broken:
         told = ", ".join(f"{figures.sums[name]} {name}" for name in MUST_BE_ZERO)
         print(f"FAILED: {told}; the ledgers are kept in {kept}", file=sys.stderr)
-    return int(figures.broken)
+    return INTERRUPTED if hunt.interrupted else int(figures.broken)
 
 
 def main(arguments: list[str]) -> int:

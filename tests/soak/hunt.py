@@ -41,6 +41,7 @@ class Hunt:
         self._told_at = self._began
         self.figures = Figures()
         self.problem: BaseException | None = None
+        self.interrupted = False
 
     @property
     def seconds(self) -> float:
@@ -53,8 +54,14 @@ class Hunt:
         workers = [threading.Thread(target=self._work, args=[section, walks, n]) for n in range(jobs)]
         for worker in workers:
             worker.start()
-        for worker in workers:
-            worker.join()
+        try:
+            for worker in workers:
+                worker.join()
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self._give_up_at = 0.0  # what is being played still needs its folder
+            for worker in workers:
+                worker.join()
         if self.problem is not None:
             raise self.problem
 
@@ -82,6 +89,8 @@ class Hunt:
             raise OutOfTime
         player = Player(stand, schedule, self._environ)
         played = player.play()
+        if self.interrupted:
+            raise OutOfTime  # a terminal interrupts the launchers and providers too
         with self._lock:
             self.figures.add(section, played)
             if played.problems:
