@@ -7,18 +7,20 @@ from typing import Any
 
 from perdure.model.toolcall import INNER_NAMESPACES, CallRow, CallStatus, SideEffectClass
 from perdure.runtime.life import Life
+from perdure.store.sql_store import SqlStore
 
 
-def is_lost(life: Life, row: CallRow, response: str | None) -> bool:
+def is_lost(life: Life, store: SqlStore, row: CallRow) -> bool:
     """Return whether a receipt of an earlier life names a file of the workspace that is not there any more.
 
-    Only a local call is made again for it. A file that has other bytes now was written by a later call.
-
-    Args:
-        response: the stored receipt; an object with ``path`` and ``sha256`` names a file.
+    Only a local call is made again for it, and only its receipt is read: an object with ``path`` and ``sha256`` names a
+    file. One that has other bytes now was written by a later call.
     """
     local = row.side_effect_class is SideEffectClass.LOCAL and row.tool_namespace not in INNER_NAMESPACES
-    if not local or row.status is not CallStatus.SUCCEEDED or response is None or '"sha256"' not in response:
+    if not local or row.status is not CallStatus.SUCCEEDED:
+        return False
+    response = store.calls.response(row.call_no)
+    if response is None or '"sha256"' not in response:
         return False
     said: Any = json.loads(response)
     path: Any = said.get("path") if hasattr(said, "get") else None

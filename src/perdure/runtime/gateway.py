@@ -279,11 +279,10 @@ class Gateway:
             row = life.context.find_equal(request.key, request.frame.branch, store.calls.get)
             if row is None or row.status not in (CallStatus.SUCCEEDED, CallStatus.FAILED):
                 return None
-            response = store.calls.response(row.call_no)
-            if artifacts.is_lost(life, row, response):
+            if artifacts.is_lost(life, store, row):
                 return None
             life.context.hold(row.call_no)
-            return row, response
+            return row, store.calls.response(row.call_no)
 
         found = life.ledger.read(find)
         if found is None:

@@ -95,7 +95,8 @@ def _refused(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> boo
 
 
 def _handle_of_attempt(store: SqlStore, row: CallRow) -> str | None:
-    said = [item.ref for item in store.calls.evidence(row.tool_call_id) if item.kind == "ref"]
+    evidence = store.calls.evidence(row.tool_call_id)
+    said = [item.ref for item in evidence if item.kind == "ref" and item.attempt == row.attempt]
     return said[-1] if said else None
 
 

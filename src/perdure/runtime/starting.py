@@ -95,7 +95,7 @@ def find_free(life: Life, store: SqlStore, request: CallRequest) -> CallRow | No
     cited = request.options.repeat_of
     find, branch = life.context.find_equal, request.frame.branch
     row = find(request.key, branch, store.calls.get, cited=cited, reader=request.reader)
-    while row is not None and artifacts.is_lost(life, row, store.calls.response(row.call_no)):
+    while row is not None and artifacts.is_lost(life, store, row):
         life.context.met(row.call_no)
         row = find(request.key, branch, store.calls.get, cited=cited, reader=request.reader)
     return row

@@ -54,7 +54,8 @@ def asked_about_now(store: SqlStore, tool_call_id: str, verdict: Verdict, new_id
     must be committed, so this is no error yet.
     """
     row = store.calls.by_id(tool_call_id)
-    if row is None or row.status is not CallStatus.RUNNING or row.attempt < 2 or verdict.says == "happened":
+    of_one_attempt = verdict.says in ("did_not_happen", "abandon")
+    if row is None or row.status is not CallStatus.RUNNING or row.attempt < 2 or not of_one_attempt:
         return None
     _owner_must_be_gone(store, row)
     fence = _fence(store, row)
@@ -99,6 +100,9 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
         _owner_must_be_gone(store, row)
         store.calls.move(row, CallEvent.LOST, fence, now)
         row = store.calls.get(row.call_no)
+    owner = store.calls.ref_owner(row.tool_name, verdict.ref) if verdict.ref else None
+    if verdict.says == "happened" and owner not in (None, row.tool_call_id):
+        raise VerdictRefused(f"the reference {verdict.ref} belongs to {owner}")
     taken_for_not_done = row.status is CallStatus.PREPARED and row.attempt > 0
     if row.status is CallStatus.SUCCEEDED and verdict.says == "happened" and _left_open(store, row):
         store.calls.amend(row, fence, now, response=encode(verdict.result), ref=verdict.ref)
@@ -108,9 +112,6 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
         raise VerdictRefused(f"{row.tool_call_id} is {row.status}, not in doubt")
     detail = None
     if verdict.says == "happened":
-        owner = store.calls.ref_owner(row.tool_name, verdict.ref) if verdict.ref else None
-        if owner is not None:
-            raise VerdictRefused(f"the reference {verdict.ref} belongs to {owner}")
         response = encode(verdict.result)
         store.calls.succeed(row, fence, now, response=response, ref=verdict.ref, delivered_seq=None)
     elif verdict.says == "did_not_happen":
