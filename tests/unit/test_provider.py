@@ -2,39 +2,16 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure.testing.provider.client import Provider, ProviderError
-from perdure.testing.provider.request import get, post, request
+from perdure.testing.provider.request import get, post
+from tests.unit.provider_support import events, keyed
 
 DAY_SECONDS = 86_400
-
-
-@pytest.fixture
-def provider(tmp_path: Path) -> Iterator[Provider]:
-    with Provider(tmp_path / "provider.jsonl", fsync=False) as running:
-        yield running
-
-
-@pytest.fixture
-def background() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
-
-
-def keyed(provider: Provider, key: str, body: dict[str, Any], query: str = "") -> tuple[int, bool, Any]:
-    """Post with an idempotency key; says too whether the answer is a repeated one."""
-    status, headers, answer = request("POST", f"{provider.url}/keyed{query}", body, {"Idempotency-Key": key})
-    return status, headers.get("idempotent-replayed") == "true", answer
-
-
-def events(provider: Provider) -> list[str]:
-    return [line["event"] for line in provider.log()]
 
 
 def test_create_is_done_once_for_a_name(provider: Provider) -> None:
