@@ -202,3 +202,23 @@ def test_a_person_who_forgot_the_result_may_add_it(tmp_path: Path) -> None:
         with pytest.raises(VerdictRefused):
             engine.resolve("r1.1", "happened", result="something else")
     assert live(tmp_path, main, resume=True).result == "DONE"
+
+
+def test_of_two_equal_calls_of_one_answer_only_one_gets_what_was_done(tmp_path: Path) -> None:
+    """The other was asked for as well: it is told of the first, and not given the same receipt without a word."""
+    outside = Outside()
+    send = mailer(outside)
+
+    def first(run: Any) -> Any:
+        send("a")
+        raise Crash
+
+    def second(run: Any) -> Any:
+        turn = run.turn("agent", lambda _: says("", mail("a"), {**mail("a"), "id": "twin"}), [])
+        return [turn.call(call).text for call in turn.calls]
+
+    live(tmp_path, first)
+    met, twin = live(tmp_path, second, resume=True, tools=[send]).result
+    assert met.startswith("[send was done at ")
+    assert "Nothing was done by this call of send" in twin
+    assert outside.sent == ["a:"]

@@ -85,6 +85,10 @@ FENCED: dict[str, Write] = {
     "store a receipt": lambda store, fence: store.calls.succeed(
         store.calls.get(1), fence, NOW, response="1", ref=None, delivered_seq=1
     ),
+    "end a challenged call": lambda store, fence: store.calls.challenge(
+        store.calls.get(2), fence, NOW, response="{}", error_detail="done before"
+    ),
+    "bind a handle": lambda store, fence: store.turns.bind(("r1.1", 0), "r1.2", fence, run_id="r1", adopted=False),
     "move a call": lambda store, fence: store.calls.move(store.calls.get(1), CallEvent.LOST, fence, NOW),
     "insert a step": lambda store, fence: store.steps.insert(
         "r1", fence, step_id="r1.s1", name="s", phase="p", occurrence=1, now=NOW
@@ -295,6 +299,51 @@ def test_processes_that_open_a_new_ledger_at_once_agree_on_its_id(path: Path) ->
 def test_a_second_run_of_one_id_is_refused(ledger: Ledger) -> None:
     with pytest.raises(ConstraintViolated):
         ledger.run(accept_run)
+
+
+def test_a_handle_of_a_turn_is_taken_away_by_the_owner_only(ledger: Ledger) -> None:
+    add_calls(ledger, 1)
+    ledger.run(lambda store: store.turns.bind(("r1.1", 0), "r1.1", 1, run_id="r1", adopted=False))
+    fence = ledger.run(claim_run)
+    assert ledger.run(lambda store: store.turns.unbind("r1.1", fence - 1, run_id="r1")) == 0
+    assert ledger.read(lambda store: store.turns.find(("r1.1", 0))) == (1, False)
+    assert ledger.run(lambda store: store.turns.unbind("r1.1", fence, run_id="r1")) == 1
+    assert ledger.read(lambda store: store.turns.find(("r1.1", 0))) is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "stale", "taken"), [("null", False, True), ("null", True, False), ("1", False, False)]
+)
+def test_a_value_is_added_to_a_receipt_that_has_none_by_who_has_the_run(
+    ledger: Ledger, stored: str, stale: bool, taken: bool
+) -> None:
+    add_calls(ledger, 1)
+    fence = ledger.run(claim_run)
+
+    def succeed(store: SqlStore) -> None:
+        store.calls.succeed(store.calls.get(1), fence, NOW, response=stored, ref=None, delivered_seq=None)
+
+    def amend(store: SqlStore) -> None:
+        store.calls.amend(store.calls.get(1), fence - stale, NOW, response="2", ref=None)
+
+    ledger.run(succeed)
+    if taken:
+        ledger.run(amend)
+    else:
+        with pytest.raises(LeaseLost):
+            ledger.run(amend)
+    assert ledger.read(lambda store: store.calls.response(1)) == ("2" if taken else stored)
+
+
+def test_an_overdue_run_is_ended_under_its_own_fence(ledger: Ledger) -> None:
+    add_calls(ledger, 1)
+    fence = ledger.run(claim_run)
+    ledger.run(lambda store: store.runs.end("r1", fence, status=RunStatus.WAITING, reason="in_doubt", now=NOW))
+    with pytest.raises(LeaseLost):
+        ledger.run(lambda store: store.runs.expire("r1", fence - 1, now=NOW, error_detail="late"))
+    ledger.run(lambda store: store.runs.expire("r1", fence, now=NOW, error_detail="late"))
+    row = ledger.read(lambda store: store.runs.get("r1"))
+    assert row is not None and (row.status, row.error_code) == ("failed", "deadline")
 
 
 def test_a_handle_under_a_stale_fence_is_not_stored_and_no_error(ledger: Ledger) -> None:
