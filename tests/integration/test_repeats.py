@@ -222,3 +222,20 @@ def test_of_two_equal_calls_of_one_answer_only_one_gets_what_was_done(tmp_path: 
     assert met.startswith("[send was done at ")
     assert "Nothing was done by this call of send" in twin
     assert outside.sent == ["a:"]
+
+
+def test_equal_calls_of_one_answer_stand_for_different_rows_in_whatever_order_they_are_made(tmp_path: Path) -> None:
+    outside = Outside()
+    send = mailer(outside)
+
+    def first(run: Any) -> Any:
+        send("a")
+        send("a")
+        raise Crash
+
+    def second(run: Any) -> Any:
+        turn = run.turn("agent", lambda _: says("", mail("a"), {**mail("a"), "id": "twin"}), [])
+        return [turn.call(call).value for call in reversed(turn.calls)]
+
+    live(tmp_path, first)
+    assert live(tmp_path, second, resume=True, tools=[send]).result == ["sent 2", "sent 1"]

@@ -162,7 +162,7 @@ class Context:
 
     @_alone
     def reserve(self, call_no: int) -> None:
-        """A model's turn minted the row in this life: it is held until the call that it stands for is asked for."""
+        """A call of a model's turn has adopted the row: it is held until that call is asked for."""
         self.hold(call_no)
         self._reserved.add(call_no)
 

@@ -204,7 +204,6 @@ def _journal(life: Life, store: SqlStore, requests: Sequence[CallRequest]) -> No
             status, refused = starting.first_status(life, request)
             row = starting.insert(life, store, request, status, refused, number)
             starting.bind(life, store, request, row, adopted=False)
-            life.context.reserve(row.call_no)
             number += 1
     life.next_call_number = number
 
