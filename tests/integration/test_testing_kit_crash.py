@@ -155,7 +155,7 @@ import os, sys
 from perdure.testing import Launcher, Order
 with Launcher() as launcher:
     print(launcher.live(Order({order.job!r}, {order.state_dir!r}, inputs={dict(order.inputs)!r})).status, flush=True)
-    print(launcher._process.pid, flush=True)
+    print(launcher._starter.pid, flush=True)
     launcher.live(Order({of(order, "hangs").job!r}, {order.state_dir!r}, run_id="hangs"))
 """
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

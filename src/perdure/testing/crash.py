@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from perdure.runtime.crashpoints import EXIT_CODE as CRASHED
 from perdure.testing.launcher import Start
 from perdure.testing.order import Order, Place
+from perdure.testing.starter import Answer, Starter, StarterEnded, crashed_at, points_passed
 
 __all__ = ["Crashes", "DidNotCrash", "Launcher", "Life", "LifeBroke", "Order", "Passage", "Place"]
 
-CRASHED = 137
 LIFE_SECONDS = 30.0
 MOST_LIVES = 8
 LAST_POINTS = 3  # whether a receipt shares a commit is a matter of timing, so lives differ by a few points
 ENTRY = "perdure.testing.child:obey"
 KNOB_PREFIX = "PERDURE_TEST_CRASH_"
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
-_FIRED = re.compile(r"^PERDURE CRASH (?:at point \d+: )?(.*)$", re.MULTILINE)
-_UNFIRED = re.compile(r"crash knob did not fire: .*; (\d+) points were passed")
 
 
 class LifeBroke(AssertionError):
@@ -94,7 +88,7 @@ class Launcher:
 
     def __init__(self, preload: Sequence[str] = ()) -> None:
         self._preload = tuple(preload)
-        self._process: subprocess.Popen[str] | None = None
+        self._starter: Starter | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._count = 0
 
@@ -125,7 +119,7 @@ class Launcher:
             LifeBroke: the launcher itself has ended.
         """
         knobs = {} if place is None else place.environ()
-        process, folder = self._started()
+        starter, folder = self._started()
         self._count += 1
         report = Path(folder, f"life-{self._count}.json")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(KNOB_PREFIX)}
@@ -135,68 +129,40 @@ class Launcher:
             folder=os.getcwd(),
             seconds=seconds,
         )
-        answer = _asked(process, start)
+        try:
+            answer = starter.ask(start)
+        except StarterEnded as problem:
+            raise LifeBroke(str(problem)) from None
         told: dict[str, Any] = json.loads(report.read_text("utf-8")) if report.exists() else {}
         return _life_of(answer, told)
 
     def stop(self) -> None:
         """End the launcher; a later life starts it again."""
-        process, self._process = self._process, None
-        if process is not None:
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with suppress(BrokenPipeError):
-                        pipe.close()
-            process.wait()
+        starter, self._starter = self._starter, None
+        if starter is not None:
+            starter.stop()
         folder, self._folder = self._folder, None
         if folder is not None:
             folder.cleanup()
 
-    def _started(self) -> tuple[subprocess.Popen[str], str]:
-        if self._process is None or self._folder is None:
+    def _started(self) -> tuple[Starter, str]:
+        if self._starter is None or self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="perdure-lives-")
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "perdure.testing.launcher", ENTRY, *self._preload],
-                env={**_outside(), "PYTHONPATH": os.pathsep.join(_paths())},
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-            )  # fmt: skip
-        return self._process, self._folder.name
+            # Settings of Perdure's are for the lives, each its own.
+            outside = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
+            self._starter = Starter(ENTRY, self._preload, outside)
+        return self._starter, self._folder.name
 
 
-def _outside() -> dict[str, str]:
-    """Return the environment without settings of Perdure's: those are for the lives."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
-
-
-def _paths() -> list[str]:
-    return [_PACKAGE_ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-
-
-def _asked(process: subprocess.Popen[str], start: Start) -> dict[str, Any]:
-    if process.stdin is None or process.stdout is None:
-        raise LifeBroke("the launcher has no pipes")
-    try:
-        process.stdin.write(json.dumps(asdict(start)) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
-    except BrokenPipeError:
-        line = ""
-    if not line:
-        raise LifeBroke("the process that starts lives has ended; its own message is on stderr")
-    answer: dict[str, Any] = json.loads(line)
-    return answer
-
-
-def _life_of(answer: Mapping[str, Any], told: Mapping[str, Any]) -> Life:
-    fired, unfired = _FIRED.search(answer["stderr"]), _UNFIRED.search(answer["stderr"])
+def _life_of(answer: Answer, told: Mapping[str, Any]) -> Life:
     if answer["exit_code"] < 0 or answer["exit_code"] == CRASHED:
         told = {}  # it may have been killed after it told where the run stands: nobody may rely on that
     return Life(
         pid=answer["pid"],
         exit_code=answer["exit_code"],
         too_long=answer["too_long"],
-        crashed_at=fired[1] if fired and answer["exit_code"] == CRASHED else None,
-        points_passed=int(unfired[1]) if unfired else None,
+        crashed_at=crashed_at(answer),
+        points_passed=points_passed(answer),
         document=told.get("document", {}),
         calls=tuple(told.get("calls", ())),
         clock=told.get("clock"),

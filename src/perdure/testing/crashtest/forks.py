@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from perdure.config.settings import HOME_VARIABLE, POLICIES_VARIABLE, STORE_VARIABLE
-from perdure.runtime.crashpoints import EXIT_CODE as CRASHED
 from perdure.runtime.crashpoints import PREFIX
 from perdure.testing.crashtest.order import Order
 from perdure.testing.errors import CrashTestError
 from perdure.testing.launcher import Start
+from perdure.testing.starter import Starter, StarterEnded, crashed_at, points_passed
 
 ENTRY = "perdure.testing.crashtest.child:obey"
 # What a job file, a policy file, a stand-in and an answer need: half a second of imports that each life would pay.
@@ -31,10 +28,7 @@ PRELOAD = (
 )
 AT_POINT = f"{PREFIX}AT_POINT"
 AFTER_TOOL = f"{PREFIX}AFTER_TOOL"
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[3])
 _OURS = {HOME_VARIABLE, POLICIES_VARIABLE, STORE_VARIABLE, "PERDURE_SENDER"}
-_FIRED = re.compile(r"^PERDURE CRASH (?:at point \d+: )?(.*)$", re.MULTILINE)
-_UNFIRED = re.compile(r"crash knob did not fire: .*; (\d+) points were passed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +68,13 @@ class Forks:
         self._folder = folder
         self._seconds = seconds
         self._count = 0
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "perdure.testing.launcher", ENTRY, *PRELOAD],
-            env={**environment(), "PYTHONPATH": os.pathsep.join(_paths())},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        self._starter = Starter(ENTRY, PRELOAD, environment())
 
     def __enter__(self) -> Forks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Its stdin is its leash: it kills what it has started and ends.
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        self._process.wait()
+        self._starter.stop()
 
     def go(self, order: Order, knob: Mapping[str, str] | None = None) -> Ended:
         """Carry out one order in a process of its own.
@@ -111,41 +94,24 @@ class Forks:
             seconds=self._seconds,
         )
         began = time.monotonic()
-        answer = self._ask(json.dumps(asdict(start)))
+        try:
+            answer = self._starter.ask(start)
+        except StarterEnded as problem:
+            raise CrashTestError(str(problem)) from None
         told: dict[str, Any] = json.loads(report.read_text("utf-8")) if report.exists() else {}
         report.unlink(missing_ok=True)
-        fired, unfired = _FIRED.search(answer["stderr"]), _UNFIRED.search(answer["stderr"])
-        crashed = fired is not None and answer["exit_code"] == CRASHED
+        where = crashed_at(answer)
         return Ended(
             exit_code=answer["exit_code"],
             too_long=answer["too_long"],
-            where=fired[1] if fired is not None and crashed else None,
-            points=int(unfired[1]) if unfired is not None else None,
-            told={} if crashed else told,
+            where=where,
+            points=points_passed(answer),
+            told={} if where is not None else told,
             stderr=answer["stderr"],
             seconds=time.monotonic() - began,
         )
-
-    def _ask(self, line: str) -> dict[str, Any]:
-        pipe_in, pipe_out = self._process.stdin, self._process.stdout
-        answer = ""
-        if pipe_in is not None and pipe_out is not None:
-            try:
-                pipe_in.write(line + "\n")
-                pipe_in.flush()
-                answer = pipe_out.readline()
-            except BrokenPipeError:
-                answer = ""
-        if not answer:
-            raise CrashTestError("the process that starts the lives has ended; its own message stands above")
-        found: dict[str, Any] = json.loads(answer)
-        return found
 
 
 def environment() -> dict[str, str]:
     """Return the environment of the lives: the caller's, for the job may need it, without where his ledger is."""
     return {name: value for name, value in os.environ.items() if name not in _OURS and not name.startswith(PREFIX)}
-
-
-def _paths() -> list[str]:
-    return [_PACKAGE_ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
