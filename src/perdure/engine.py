@@ -278,6 +278,11 @@ class Engine(Desk):
     def _load_main(self, row: RunRow, spec: Mapping[str, Any], registry: Registry) -> tuple[Main, Sequence[Path]]:
         if row.status.ended and row.status != "failed":
             return _no_agent, ()
+        if row.is_scope:
+            raise SpecError(
+                [f"run {row.run_id} is the body of a run_scope, which only its own script can enter"],
+                next_command=f"start the script again that has run_scope({row.run_id!r})",
+            )
         if row.job_path is None:
             raise SpecError([f"run {row.run_id} was started from a function; resume it with engine.resume(main=...)"])
         path = Path(row.job_path)

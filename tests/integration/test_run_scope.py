@@ -158,3 +158,12 @@ def test_another_specification_is_refused_plainly(tmp_path: Path, text: str) -> 
     assert refused.returncode == 1
     assert "SpecMismatch" in refused.stderr
     assert "next: give it what is stored, or another id for a new run" in refused.stderr
+
+
+def test_who_resumes_it_from_outside_is_told_to_start_the_script(tmp_path: Path) -> None:
+    script = Script(tmp_path, SYNC)
+    assert script.run().returncode == 6
+    script.approve()
+    refused = script.perdure("resume", "week")
+    assert refused.returncode == 2
+    assert "next: start the script again that has run_scope('week')" in refused.stderr

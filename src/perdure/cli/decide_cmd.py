@@ -83,6 +83,8 @@ def _after(options: argparse.Namespace, output: Output, engine: Engine, row: Cal
     document = call_document(engine, row.tool_call_id)
     output.answer(document, lambda: f"{row.tool_call_id} ({visible(row.tool_name)}): {row.status}\n")
     found = engine.outcome(row.run_id)
+    if found.status.ended:
+        note(f"run {found.run_id} has ended ({found.status}); its program does not see this unless it is resumed")
     if found.status in ("waiting", "queued"):
         more = f"{len(found.waiting_for)} more to decide, see perdure inbox; " if found.waiting_for else ""
         note(f"run {found.run_id}: {found.status}; {more}go on with: {found.resume_command}")

@@ -109,7 +109,10 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
         _write(store, row, verdict, now, json.dumps({"result": "added"}))
         return
     if row.status is not CallStatus.IN_DOUBT and not (taken_for_not_done and verdict.says == "happened"):
-        raise VerdictRefused(f"{row.tool_call_id} is {row.status}, not in doubt")
+        raise VerdictRefused(
+            f"{row.tool_call_id} is {row.status}, not in doubt",
+            next_command=f"perdure calls explain {row.tool_call_id}",
+        )
     detail = None
     if verdict.says == "happened":
         response = encode(verdict.result)
