@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from tests.crash import planting
 from tests.evidence import matrix, requirements
+from tests.evidence.requirement import Requirement
 from tests.model.programs import MUTANTS
 from tools.figures import recorded
 
@@ -52,7 +53,7 @@ def requirement_rows() -> str:
     return _table(head, rows)
 
 
-def _evidence(row: requirements.Requirement) -> str:
+def _evidence(row: Requirement) -> str:
     parts = [f"`tests/{test}`" for test in row.tests] + [f"`{command}`" for command in row.commands]
     return "<br>".join([*parts, *([f"*{row.missing}*"] if row.missing else [])])
 

@@ -1,0 +1,75 @@
+"""How commands and their arguments are added to the command line."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+from perdure.model.errors import UsageError
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are ours: same shape, same code, one place where they are printed."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, next_command=f"{self.prog} --help")
+
+
+class Commands:
+    """Adds commands, each with the global flags and the handler that it calls."""
+
+    def __init__(self, parser: Parser, everywhere: Parser, *, metavar: str = "COMMAND") -> None:
+        self._everywhere = everywhere
+        self._sub = parser.add_subparsers(title="commands", metavar=metavar, parser_class=Parser)
+
+    def add(self, name: str, help_text: str, handler: tuple[str, str] | None = None) -> Parser:
+        """Add one command; ``handler`` is a module of this package and a function in it."""
+        made: Parser = self._sub.add_parser(
+            name,
+            help=help_text,
+            description=help_text[0].upper() + help_text[1:] + ".",
+            parents=[self._everywhere],
+            allow_abbrev=False,
+        )
+        if handler is not None:
+            made.set_defaults(handler=handler)
+        return made
+
+    def noun(self, name: str, help_text: str) -> Commands:
+        """Add a command that has verbs."""
+        return Commands(self.add(name, help_text), self._everywhere, metavar="VERB")
+
+
+def positive(text: str) -> int:
+    """Return a number from 1, as argparse wants it."""
+    number = count(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+    return number
+
+
+def run_id(parser: Parser) -> None:
+    """Add the positional argument that names a run."""
+    parser.add_argument("run", metavar="RUN", help="the run's id, a unique prefix of it, or @last")
+
+
+def call_id(parser: Parser) -> None:
+    """Add the positional argument that names a call."""
+    parser.add_argument("call", metavar="CALL", help="the call's id, <run_id>.<n>")
+
+
+def go_on(parser: Parser) -> None:
+    """Add ``--resume``."""
+    parser.add_argument("--resume", action="store_true", help="then resume the run; its exit code is returned")
+
+
+def limit(parser: Parser, default: int) -> None:
+    """Add ``--limit``."""
+    parser.add_argument("--limit", metavar="N", type=count, default=default, help=f"at most N, 0 for all ({default})")
+
+
+def count(text: str) -> int:
+    """Return a number from 0, as argparse wants it."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
+    return int(text)

@@ -1,0 +1,20 @@
+"""The commands that run jobs."""
+
+from __future__ import annotations
+
+from perdure.cli.words.grammar import Commands, run_id
+
+NOUNS: dict[str, tuple[str, ...]] = {"run": (), "resume": ()}
+
+
+def add_to(commands: Commands) -> None:
+    """Add them."""
+    run = commands.add("run", "start a job, or go on with the run of that id", ("run_cmd", "run"))
+    run.add_argument("job", metavar="JOB", help="a job file (YAML or JSON), or FILE.py:function")
+    run.add_argument("-i", "--input", metavar="KEY=VALUE", action="append", default=[], help="one input; may be JSON")
+    run.add_argument("--run-id", metavar="ID", help="name the run; the same id again attaches or resumes")
+    run.add_argument("--wait", action="store_true", help="stay until people have answered")
+    resume = commands.add("resume", "settle what was started and go on with a run", ("run_cmd", "resume"))
+    run_id(resume)
+    resume.add_argument("--kill-owner", action="store_true", help="kill the process that owns the run first")
+    resume.add_argument("--wait", action="store_true", help="stay until people have answered")

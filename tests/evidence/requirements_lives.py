@@ -1,0 +1,7 @@
+"""The requirements on steps, phases, signals, cancelling and waiting, with the tests that show them."""
+
+from __future__ import annotations
+
+from tests.evidence.requirement import Requirement
+
+REQUIREMENTS: tuple[Requirement, ...] = ()  # fmt: skip
