@@ -224,8 +224,10 @@ def test_a_migration_that_was_edited_since_is_refused(path: Path) -> None:
         open_store(str(path), SystemClock())
 
 
-def test_the_numbers_of_the_shipped_migrations_have_no_gap() -> None:
-    assert [step.number for step in shipped_migrations()] == list(range(1, len(shipped_migrations()) + 1))
+def test_each_number_of_the_shipped_migrations_stands_once_in_their_order() -> None:
+    numbers = [step.number for step in shipped_migrations()]
+    assert numbers == sorted(set(numbers))
+    assert numbers[:2] == [1, 2]
 
 
 KILLED = """
@@ -283,7 +285,7 @@ def open_until(path: Path, statement: int, steps: int) -> bool:
 @pytest.mark.parametrize("already", range(len(shipped_migrations())))
 def test_a_process_killed_at_any_statement_of_opening_leaves_a_ledger_that_opens(tmp_path: Path, already: int) -> None:
     """A new ledger, and one of each older schema: each statement of the checks and of every migration is a kill."""
-    old, steps = tmp_path / "old", list(range(1, len(shipped_migrations()) + 1))
+    old, steps = tmp_path / "old", [step.number for step in shipped_migrations()]
     old.mkdir()
     if already:
         assert not open_until(old / "ledger.db", 0, already)

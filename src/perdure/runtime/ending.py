@@ -42,7 +42,12 @@ class Ending:
 
 
 def end_life(life: Life, store: SqlStore, ending: Ending) -> None:
-    """Write the end of this life in one transaction."""
+    """Write the end of this life in one transaction, and seal what it has settled."""
+    _leave(life, store, ending)
+    store.seals.seal(life.run_id, life.now())
+
+
+def _leave(life: Life, store: SqlStore, ending: Ending) -> None:
     rows = [_sweep(life, store, row) for row in store.calls.open(life.run_id)]
     _ask_what_is_left(life, store)
     problem = ending.error or life.refused
@@ -74,6 +79,7 @@ def interrupt_life(life: Life, store: SqlStore) -> None:
     write_checkpoint(life, store, step, INTERRUPT)
     how = _with_senders(life, "interrupted")
     store.runs.end_life(life.run_id, life.fence, how=how, now=life.now(), counts=life.counts(0))
+    store.seals.seal(life.run_id, life.now())
 
 
 def end_children_of_doubts(life: Life) -> None:

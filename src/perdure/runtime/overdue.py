@@ -33,3 +33,4 @@ def _end(store: SqlStore, run: RunRow, now: str) -> None:
             store.calls.move(row, CallEvent.WITHDRAWN, run.lease_fence, now)
     next_run_status(RunStatus.WAITING, RunEvent.RAISE)
     store.runs.expire(run.run_id, run.lease_fence, now=now, error_detail=said)
+    store.seals.seal(run.run_id, now)

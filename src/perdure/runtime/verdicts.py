@@ -90,6 +90,7 @@ def resolve(store: SqlStore, tool_call_id: str, verdict: Verdict, now: str) -> C
         _doubt(store, row, verdict, now)
     else:
         raise UsageError(f"a verdict is one of {', '.join(VERDICTS)}")
+    store.seals.seal(row.run_id, now)
     let_the_run_go_on(store, row.run_id, now)
     return store.calls.get(row.call_no)
 
@@ -176,6 +177,7 @@ def decide_approval(store: SqlStore, approval_id: str, *, approved: bool, actor:
         detail = f"{actor} denied it" + (f": {reason}" if reason else "")
         store.calls.move(row, CallEvent.REFUSED, fence, now, error_code=DENIED, error_detail=detail)
     _write(store, row, Verdict(says, actor, reason=reason), now, None)
+    store.seals.seal(row.run_id, now)
     let_the_run_go_on(store, row.run_id, now)
     return store.calls.get(row.call_no)
 

@@ -274,6 +274,8 @@ class CallRows:
             same_as=same_as,
             caused_by=caused_by,
         )
+        if row.status.settled:
+            self._do.write("seal_again", run_id=row.run_id, tool_call_id=row.tool_call_id)
         return to_status
 
     def challenge(self, row: CallRow, fence: int, now: str, *, response: str, error_detail: str) -> None:
@@ -293,6 +295,7 @@ class CallRows:
         """Add the value that a person left out when they said that a call had happened."""
         kept = self._payloads.keep(response)
         self._do.write_one("amend_receipt", call_no=row.call_no, fence=fence, now=now, response=kept, ref=ref)
+        self._do.write("seal_again", run_id=row.run_id, tool_call_id=row.tool_call_id)
 
     def adopt(self, call_no: int, fence: int, now: str, *, parent_call_id: str | None, branch: str) -> None:
         """Move a row to the caller that adopted it."""

@@ -6,6 +6,7 @@ from perdure.ports.store import CrashPoint, SqlConnection, no_crash_point
 from perdure.store.calls import CallRows
 from perdure.store.questions import QuestionRows
 from perdure.store.runs import RunRows, StepRows
+from perdure.store.seals import SealRows
 from perdure.store.statements import Statements
 from perdure.store.turns import TurnRows
 
@@ -23,6 +24,7 @@ class SqlStore:
         self.calls = CallRows(self._statements)
         self.turns = TurnRows(self._statements)
         self.questions = QuestionRows(self._statements)
+        self.seals = SealRows(self._statements)
 
     def another(self) -> SqlStore:
         """Return the same ledger on a new connection, for when this one has failed.

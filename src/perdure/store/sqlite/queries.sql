@@ -17,6 +17,10 @@ attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence,
 same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
 external_correlation_id, handle, prepared_at
 
+-- columns: settled
+tool_call_id, run_id, tool_namespace, tool_name, side_effect_class, normalized_args_hash, idempotency_key, status,
+attempt, request_ref, response_ref, external_correlation_id, same_as, error_code, started_at, finished_at
+
 -- columns: question
 approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer
 
@@ -341,3 +345,34 @@ SELECT max(moment) FROM (
 
 -- name: set_wait_reason
 UPDATE runs SET reason = :reason, updated_at = max(updated_at, :now) WHERE run_id = :run_id AND status = 'waiting'
+
+-- name: unsealed_calls
+SELECT {settled} FROM tool_calls WHERE tool_call_id IN (SELECT tool_call_id FROM unsealed WHERE run_id = :run_id)
+ORDER BY call_no
+
+-- name: calls_not_looked_at
+WITH RECURSIVE due (number, due_id) AS (
+  SELECT sealed_calls + 1, run_id || '.' || (sealed_calls + 1) FROM runs WHERE run_id = :run_id
+  UNION ALL SELECT number + 1, :run_id || '.' || (number + 1) FROM due
+  WHERE EXISTS (SELECT 1 FROM tool_calls c WHERE c.tool_call_id = due_id)
+)
+SELECT {settled} FROM due CROSS JOIN tool_calls ON tool_call_id = due_id
+
+-- name: last_seal
+SELECT seal_no, chain_sha256 FROM seals ORDER BY seal_no DESC LIMIT 1
+
+-- name: insert_seals
+INSERT INTO seals (tool_call_id, sealed_at, status, receipt_sha256, row_sha256, chain_sha256)
+SELECT value ->> 0, :now, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(:entries) ORDER BY key
+
+-- name: mark_sealed
+UPDATE runs SET sealed_calls = max(sealed_calls, :number) WHERE run_id = :run_id
+
+-- name: leave_unsealed
+INSERT OR IGNORE INTO unsealed (run_id, tool_call_id) SELECT :run_id, value FROM json_each(:calls)
+
+-- name: was_sealed
+DELETE FROM unsealed WHERE run_id = :run_id AND tool_call_id IN (SELECT value FROM json_each(:calls))
+
+-- name: seal_again
+INSERT OR IGNORE INTO unsealed (run_id, tool_call_id) VALUES (:run_id, :tool_call_id)
