@@ -11,6 +11,7 @@ usage: python3 tasks.py TASK [arguments passed on]
   prove   show one promise at a time; without a name, list them
   figures measure what docs/reliability.md tells
   docs    make or check the generated pages
+  site    build the documentation site; no network needed
   lock    resolve requirements/*.lock anew
   clean   remove .venv and caches
 
@@ -51,6 +52,7 @@ COMMANDS = {
     "prove": ("test", [PYTHON, "-m", "tools.prove"]),
     "figures": ("test", [PYTHON, "-m", "tools.figures"]),
     "docs": ("demo", [PYTHON, "-m", "tools.docs"]),
+    "site": ("check", [PYTHON, "-m", "tools.site"]),
     "test": ("test", [PYTHON, "-m", "pytest"]),
     "check": ("check", [PYTHON, "-m", "tools.check"]),
     "lock": (None, [sys.executable, "-m", "tools.lock"]),

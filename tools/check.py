@@ -16,6 +16,7 @@ CHECKS = {
     "lengths": [sys.executable, "-m", "tools.check_lengths"],
     "locks": [sys.executable, "-m", "tools.check_locks"],
     "pages": [sys.executable, "-m", "tools.docs", "--check"],
+    "site": [sys.executable, "-m", "tools.site"],
 }
 
 

@@ -175,6 +175,13 @@ def _first_sentence(name: str) -> str:
     return " ".join(text.split("\n\n")[0].split()).rstrip(".").replace("``", "`")
 
 
+def design_pages() -> str:
+    """List the pages of the choices that were made, by their headings."""
+    pages_ = sorted((ROOT / "docs/design").glob("[0-9]*.md"))
+    headings = [(page.name, page.read_text("utf-8").partition("\n")[0].removeprefix("# ")) for page in pages_]
+    return "\n".join(f"- [{heading}]({name})" for name, heading in headings)
+
+
 # --- state machines ------------------------------------------------------------------------------------------
 
 
@@ -219,6 +226,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "compared": compared,
     "compared-words": compared_words,
     "crash-knobs": crash_knobs,
+    "design-pages": design_pages,
     "error-codes": error_codes,
     "layers": layers,
     "run-states": run_states,
