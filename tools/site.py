@@ -1,7 +1,8 @@
 """Build the documentation site from the pages as they stand: ``python3 tasks.py site``; it needs no network.
 
-The README is its first page. What the pages say to the tests (``runnable``, ``file=``) is left out, links between the README
-and the pages are turned, and the diagrams, which the pages hold as text, are drawn. A link that leads nowhere fails the build.
+The README is its first page. What the pages say to the tests (``runnable``, ``file=``) is left out, links between the
+README and the pages are turned, and the diagrams, which the pages hold as text, are drawn. A link that leads nowhere
+fails the build.
 """
 
 from __future__ import annotations

@@ -157,6 +157,33 @@ def test_the_servers_die_with_their_parent(tmp_path: Path, in_thread: bool) -> N
     until(lambda: sockets != [] and not any(path.exists() for path in sockets), "the sockets are taken away")
 
 
+ENDING = """
+import subprocess, sys
+from perdure.demo.world import child
+store = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+def end():
+    print("ending", flush=True)
+    store.wait()
+print(store.pid, flush=True)
+child.serve_until_orphaned(end)
+"""
+
+
+def test_a_server_whose_end_has_begun_is_not_kept_by_the_signal_that_comes_too() -> None:
+    command = [sys.executable, "-c", ENDING]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None and server.stdout is not None
+        store = int(server.stdout.readline())
+        server.stdin.close()
+        assert server.stdout.readline() == "ending\n"
+        server.send_signal(signal.SIGTERM)
+        os.kill(store, signal.SIGKILL)
+        try:
+            assert server.wait(timeout=4) == 0
+        finally:
+            server.kill()
+
+
 def test_the_foreground_world_says_where_it_is_and_what_it_counted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "perdure.demo.world", "--folder", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as shown:

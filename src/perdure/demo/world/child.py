@@ -52,13 +52,19 @@ def serve_until_orphaned(at_end: Callable[[], None] | None = None) -> None:
         at_end: called before the end; must be quick.
     """
 
+    mine = threading.current_thread() is threading.main_thread()
+
     def end() -> None:
+        if mine:
+            # A parent's death closes stdin and sends the signal: the one must not begin the end again inside the other,
+            # where it would wait for a lock that the interrupted half holds.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if at_end is not None:
             at_end()
         # Every line that was answered for is on stable storage already; request threads are not waited for.
         os._exit(0)
 
-    if threading.current_thread() is threading.main_thread():
+    if mine:
         signal.signal(signal.SIGTERM, lambda _number, _frame: end())
     while os.read(0, 4096):
         continue
