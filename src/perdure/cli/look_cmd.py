@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from perdure.cli.columns import Cell, Columns, of, time_of
 from perdure.cli.opening import NoLedger, engine_of, settings_of
 from perdure.cli.output import Output, fields, note, shown, visible
 
@@ -22,13 +23,16 @@ def runs_ls(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure runs ls``."""
     from perdure.runtime.report import owner_note
 
+    _times(options, output)
+    columns = _run_columns(output)
+    names = columns.chosen(options.columns, output)
     try:
         with engine_of(options) as engine:
-            rows = engine.runs(status=options.status, limit=options.limit or ENDLESS)
+            limit = options.limit or ENDLESS
+            rows = engine.runs(status=options.status, limit=limit, name=options.name, since=options.since)
     except NoLedger as problem:
         note(problem.message)
         rows = []
-    gone = {row.run_id: owner_note(row) for row in rows}
     listed: list[dict[str, Any]] = [
         {
             "run_id": row.run_id,
@@ -42,37 +46,43 @@ def runs_ls(options: argparse.Namespace, output: Output) -> int:
             "deadline_at": row.deadline_at,
             "error_code": row.error_code,
             "workspace": row.workspace,
+            "note": owner_note(row),
         }
         for row in rows
     ]
-    header = ("RUN", "NAME", "STATUS", "LIVES", "CREATED", "UPDATED", "ERROR")
-
-    def text() -> str:
-        return output.table(
-            header,
-            (
-                (
-                    row["run_id"],
-                    row["name"],
-                    _status(row["status"], row["reason"], gone[row["run_id"]]),
-                    row["attempt"],
-                    output.when(row["created_at"]),
-                    output.when(row["updated_at"]),
-                    row["error_code"],
-                )
-                for row in listed
-            ),
-        )
-
-    output.answer({"schema": "perdure.runs/v1", "runs": listed}, text, rows="runs")
+    document = {"schema": "perdure.runs/v1", "runs": listed}
+    output.answer(document, lambda: columns.table(output, names, listed), rows="runs")
     _say_if_cut(listed, options.limit, "runs, the newest")
     return 0
+
+
+def _run_columns(output: Output) -> Columns:
+    cells: dict[str, Cell] = {
+        "run": of("run_id"),
+        "name": of("name"),
+        "status": lambda row: _status(row["status"], row["reason"], row["note"]),
+        "lives": of("attempt"),
+        "created": time_of(output, "created_at"),
+        "updated": time_of(output, "updated_at"),
+        "error": of("error_code"),
+        "deadline": of("deadline_at"),
+        "entrypoint": of("entrypoint"),
+        "workspace": of("workspace"),
+    }
+    return Columns(cells, ("run", "name", "status", "lives", "created", "updated", "error"))
+
+
+def _times(options: argparse.Namespace, output: Output) -> None:
+    """Show times as ``--time`` says."""
+    if options.time is not None:
+        output.relative_times = options.time == "relative"
 
 
 def runs_show(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure runs show``."""
     from perdure.runtime.report import run_document
 
+    _times(options, output)
     with engine_of(options) as engine:
         run_id = engine.find_run(options.run)
         found, details = engine.outcome(run_id), engine.details(run_id)
@@ -139,38 +149,50 @@ def _say_if_cut(listed: list[Any], limit: int, what: str) -> None:
 
 def calls_ls(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure calls ls``."""
+    _times(options, output)
+    columns = _call_columns(output)
+    names = columns.chosen(options.columns, output)
     try:
         with engine_of(options) as engine:
-            listed = engine.calls(options.run, limit=options.limit or ENDLESS, inner=options.inner)
+            listed = engine.calls(
+                options.run,
+                limit=options.limit or ENDLESS,
+                inner=options.inner,
+                status=options.status,
+                effects=options.effects,
+                tool=options.tool,
+                since=options.since,
+            )
     except NoLedger as problem:
         if options.run is not None:
             raise
         note(problem.message)
         listed = []
-    header = ("CALL", "TOOL", "CLASS", "GUARANTEE", "STATUS", "TRY", "STARTED", "FINISHED", "ERROR")
-
-    def text() -> str:
-        return output.table(
-            header,
-            (
-                (
-                    call["tool_call_id"],
-                    call["tool_name"],
-                    call["side_effect_class"],
-                    call["guarantee"],
-                    call["status"],
-                    call["attempt"],
-                    output.when(call["started_at"]),
-                    output.when(call["finished_at"]),
-                    call["error_code"],
-                )
-                for call in listed
-            ),
-        )
-
-    output.answer({"schema": "perdure.calls/v1", "calls": listed}, text, rows="calls")
+    document = {"schema": "perdure.calls/v1", "calls": listed}
+    output.answer(document, lambda: columns.table(output, names, listed), rows="calls")
     _say_if_cut(listed, options.limit, "calls, the oldest")
     return 0
+
+
+def _call_columns(output: Output) -> Columns:
+    cells: dict[str, Cell] = {
+        "call": of("tool_call_id"),
+        "tool": of("tool_name"),
+        "class": of("side_effect_class"),
+        "guarantee": of("guarantee"),
+        "status": of("status"),
+        "try": of("attempt"),
+        "started": time_of(output, "started_at"),
+        "finished": time_of(output, "finished_at"),
+        "error": of("error_code"),
+        "run": of("run_id"),
+        "step": of("step_id"),
+        "policy": of("replay_policy"),
+        "occurrence": of("occurrence"),
+        "key": of("idempotency_key"),
+        "prepared": time_of(output, "prepared_at"),
+    }
+    return Columns(cells, ("call", "tool", "class", "guarantee", "status", "try", "started", "finished", "error"))
 
 
 def call_document(engine: Engine, tool_call_id: str) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
+from perdure.cli.widths import display_width, fitted, narrowed
 from perdure.model.errors import PerdureError
 
 _COLOURS = {
@@ -22,6 +24,7 @@ _COLOURS = {
     "abandoned": "31",
     "cancelled": "2",
 }
+_GAP = "  "
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 
 
@@ -32,14 +35,24 @@ class Output:
         form: ``table``, ``json`` or ``jsonl``.
         stdout: where the answer goes; the process's own when left out.
         environ: ``NO_COLOR`` and ``TERM`` are looked up in it.
+        width: columns of the terminal; asked of it when left out. What is no terminal has no width.
     """
 
-    def __init__(self, form: str, *, stdout: IO[str] | None = None, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        form: str,
+        *,
+        stdout: IO[str] | None = None,
+        environ: Mapping[str, str] | None = None,
+        width: int | None = None,
+    ) -> None:
         env = os.environ if environ is None else environ
         self.form = form
         self._stdout = sys.stdout if stdout is None else stdout
         self._tty = bool(self._stdout) and self._stdout.isatty()
         self._colour = self._tty and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+        self._width = width
+        self.relative_times = self._tty
         for stream in (self._stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
@@ -81,19 +94,28 @@ class Output:
             raise PerdureError(f"the answer cannot be written to stdout: {problem}") from problem
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-        """Return aligned columns; nothing where there is no row."""
+        """Return aligned columns; nothing where there is no row.
+
+        On a terminal the widest columns give way until a line fits; elsewhere nothing is ever cut.
+        """
         cells = [[visible("" if cell is None else str(cell)) for cell in row] for row in rows]
         if not cells:
             return ""
-        widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
-        lines = ["  ".join(name.ljust(width) for name, width in zip(header, widths, strict=True))]
+        widths = [max(map(display_width, column)) for column in zip(header, *cells, strict=True)]
+        if self._tty:
+            least = [widths[0], *(len(name) for name in header[1:])]  # an id that is cut cannot be typed
+            widths = narrowed(widths, least, self._columns() - len(_GAP) * (len(header) - 1))
+        lines = [_GAP.join(name.ljust(width) for name, width in zip(header, widths, strict=True))]
         for row in cells:
-            padded = (self._painted(cell, width) for cell, width in zip(row, widths, strict=True))
-            lines.append("  ".join(padded))
+            padded = (self._painted(fitted(cell, width), width) for cell, width in zip(row, widths, strict=True))
+            lines.append(_GAP.join(padded))
         return "".join(line.rstrip() + "\n" for line in lines)
 
+    def _columns(self) -> int:
+        return self._width or shutil.get_terminal_size().columns
+
     def _painted(self, cell: str, width: int) -> str:
-        return self.paint(cell) + " " * (width - len(cell))
+        return self.paint(cell) + " " * (width - display_width(cell))
 
     def paint(self, text: str) -> str:
         """Return a state in its colour, on a terminal that wants colours."""
@@ -101,8 +123,8 @@ class Output:
         return f"\x1b[{code}m{text}\x1b[0m" if code and self._colour else text
 
     def when(self, moment: str | None) -> str:
-        """Return a time: how long ago on a terminal, ISO-8601 elsewhere."""
-        if moment is None or not self._tty:
+        """Return a time: how long ago on a terminal, ISO-8601 elsewhere, unless ``relative_times`` says otherwise."""
+        if moment is None or not self.relative_times:
             return moment or ""
         from perdure.ports.clock import SystemClock, seconds_between
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.model.errors import NotFound, VerdictRefused
-from perdure.model.run import Outcome, RunRow, Waiting
-from perdure.model.toolcall import CallRow
-from perdure.runtime import overdue, report, verdicts
+from perdure.model.run import Outcome, RunRow, RunStatus, Waiting
+from perdure.model.toolcall import CallRow, CallStatus, SideEffectClass
+from perdure.runtime import finding, overdue, report, verdicts
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings
 from perdure.runtime.verdicts import Verdict, person
+from perdure.store.listing import CallFilter
 from perdure.store.sql_store import SqlStore
 
 
@@ -33,21 +34,7 @@ class Desk:
             NotFound: none or several match.
         """
 
-        def find(store: SqlStore) -> str:
-            if text == "@last":
-                last = store.runs.last_id()
-                if last is None:
-                    raise NotFound("there is no run yet", next_command="perdure run JOB")
-                return last
-            if store.runs.get(text) is not None:
-                return text
-            found = store.runs.ids_like(text) if text else []
-            if len(found) != 1:
-                several = f" ({', '.join(found)} …)" if found else ""
-                raise NotFound(f"{'several runs begin' if found else 'no run begins'} with {text!r}{several}")
-            return found[0]
-
-        return self._ledger.read(find)
+        return self._ledger.read(lambda store: finding.find_run(store, text))
 
     def _row(self, text: str) -> RunRow:
         run_id = self.find_run(text)
@@ -65,23 +52,89 @@ class Desk:
         self._touch()
         return self._ledger.read(lambda store: report.outcome(store, run_id, flags=self._flags))
 
-    def runs(self, *, status: str | None = None, limit: int = 50) -> list[RunRow]:
-        """Return the newest runs first."""
-        self._touch()
-        return self._ledger.read(lambda store: store.runs.newest(status=status, limit=limit))
+    def runs(
+        self,
+        *,
+        status: str | None = None,
+        limit: int = 50,
+        name: str | None = None,
+        since: float | str | None = None,
+    ) -> list[RunRow]:
+        """Return the newest runs first.
 
-    def calls(self, run_id: str | None = None, *, limit: int = 1000, inner: bool = False) -> list[dict[str, Any]]:
-        """Return the calls of a run, or of all, as plain dictionaries, oldest first."""
+        Args:
+            status: only runs in this state.
+            limit: at most so many.
+            name: only runs of this name, which may hold ``*`` and ``?``.
+            since: only runs that moved since then: seconds, a duration such as ``24h``, or a time.
+
+        Raises:
+            UsageError: ``status`` is no state of a run, or ``since`` is neither a duration nor a time.
+        """
+        chosen = finding.checked_word(status, tuple(RunStatus), "a run's state")
+        moment = finding.moment_since(since, self._around.clock.now())
+        self._touch()
+        return self._ledger.read(lambda store: store.runs.newest(status=chosen, limit=limit, name=name, since=moment))
+
+    def calls(
+        self,
+        run_id: str | None = None,
+        *,
+        limit: int = 1000,
+        inner: bool = False,
+        status: str | None = None,
+        effects: str | None = None,
+        tool: str | None = None,
+        since: float | str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the calls of a run, or of all, as plain dictionaries, oldest first.
+
+        Args:
+            run_id: only of this run.
+            limit: at most so many.
+            inner: memos and model turns as well.
+            status: only calls in this state.
+            effects: only calls of this side-effect class.
+            tool: only tools of this name, which may hold ``*`` and ``?``.
+            since: only calls that moved since then: seconds, a duration such as ``24h``, or a time.
+
+        Raises:
+            UsageError: a word is none of its kind.
+        """
+        wanted = CallFilter(
+            status=finding.checked_word(status, tuple(CallStatus), "a call's state"),
+            side_effect_class=finding.checked_word(effects, tuple(SideEffectClass), "a side-effect class"),
+            tool=tool,
+            since=finding.moment_since(since, self._around.clock.now()),
+            inner=inner,
+            limit=limit,
+        )
         chosen = None if run_id is None else self.find_run(run_id)
-        return self._ledger.read(lambda store: report.calls(store, chosen, limit=limit, inner=inner))
+        return self._ledger.read(lambda store: report.calls(store, chosen, wanted))
+
+    def find_call(self, text: str) -> str:
+        """Return the id of a call given by its id, or by ``RUN.n`` with anything that names a run, such as ``@last.3``.
+
+        Raises:
+            NotFound: no run or several match. Whether the run has such a call is not looked at.
+        """
+        run, dot, number = text.rpartition(".")
+        known = self._ledger.read(lambda store: store.calls.by_id(text))
+        if known is not None or not dot or not number.isdigit():
+            return text
+        return f"{self.find_run(run)}.{number}"
 
     def call(self, tool_call_id: str) -> dict[str, Any]:
         """Return one call with its request, receipt, evidence and questions.
 
+        Args:
+            tool_call_id: its id, or what ``find_call`` understands.
+
         Raises:
             NotFound: there is no such call.
         """
-        return self._ledger.read(lambda store: report.call(store, tool_call_id, flags=self._flags))
+        chosen = self.find_call(tool_call_id)
+        return self._ledger.read(lambda store: report.call(store, chosen, flags=self._flags))
 
     def inbox(self) -> list[tuple[str, Waiting]]:
         """Return everything that waits for a person, as (run_id, what), oldest first."""
@@ -123,6 +176,8 @@ class Desk:
             VerdictRefused: the answer does not fit the call's state, or the sender may be alive.
         """
         self._touch()
+        tool_call_id = self.find_call(tool_call_id)
+        same_as = None if same_as is None else self.find_call(same_as)
         verdict = Verdict(says, actor or person(), result, ref, same_as, reason, force)
         now, new_id = self._around.clock.now(), "a" + self._around.new_token()
         problem = self._ledger.run(lambda store: verdicts.asked_about_now(store, tool_call_id, verdict, new_id, now))

@@ -11,6 +11,7 @@ from perdure.model.errors import NotFound
 from perdure.model.run import Outcome, RunRow, RunStatus, Waiting
 from perdure.model.toolcall import CallKey, CallRow, CallStatus
 from perdure.runtime.lease import Liveness, liveness
+from perdure.store.listing import CallFilter
 from perdure.store.questions import Question
 from perdure.store.runs import owner_from_text
 from perdure.store.sql_store import SqlStore
@@ -155,7 +156,7 @@ def run_document(found: Outcome) -> dict[str, Any]:
     }
 
 
-# The columns of the query `public_calls`, in its order.
+# The columns that the queries of public calls share, in their order.
 _PUBLIC = (
     *("call_no", "tool_call_id", "run_id", "step_id", "tool_namespace", "tool_name", "raw_tool_name"),
     *("side_effect_class", "replay_policy", "guarantee", "status", "attempt", "occurrence", "idempotency_key"),
@@ -170,10 +171,9 @@ CALL_FIELDS = (
 )
 
 
-def calls(store: SqlStore, run_id: str | None, *, limit: int, inner: bool) -> list[dict[str, Any]]:
+def calls(store: SqlStore, run_id: str | None, wanted: CallFilter) -> list[dict[str, Any]]:
     """Return calls with the fields of ``perdure.calls/v1``, oldest first."""
-    rows = store.calls.public(run_id=run_id, tool_call_id=None, inner=inner, after=0, limit=limit)
-    found = (dict(zip(_PUBLIC, row, strict=True)) for row in rows)
+    found = (dict(zip(_PUBLIC, row, strict=True)) for row in store.listed.calls(run_id, wanted))
     return [{name: item[name] for name in CALL_FIELDS} for item in found]
 
 
@@ -183,41 +183,41 @@ def call(store: SqlStore, tool_call_id: str, *, flags: str) -> dict[str, Any]:
     Raises:
         NotFound: there is no such call.
     """
-    rows = store.calls.public(run_id=None, tool_call_id=tool_call_id, inner=True, after=0, limit=1)
-    for row in rows:
-        found = dict(zip(_PUBLIC, row, strict=True))
-        call_no = found.pop("call_no")
-        found["request"] = store.calls.request(call_no)
-        found["response"] = store.calls.response(call_no)
-        found["evidence"] = [
-            {
-                "kind": item.kind,
-                "at": item.at,
-                "actor": item.actor,
-                "attempt": item.attempt,
-                "says": item.says,
-                "detail": item.detail,
-                "ref": item.ref,
-            }
-            for item in store.calls.evidence(tool_call_id)
-        ]
-        found["questions"] = [
-            {
-                "id": q.approval_id,
-                "kind": q.kind,
-                "status": q.status,
-                "summary": q.summary,
-                "created_at": q.created_at,
-                "decided_at": q.decided_at,
-                "actor": q.actor,
-                "answer": q.answer,
-            }
-            for q in store.questions.of_call(tool_call_id)
-        ]
-        still = store.questions.open_of_call(tool_call_id)
-        found["commands"] = list(waiting(store, still, flags).commands) if still else []
-        return found
-    raise NotFound(f"there is no call {tool_call_id!r}", next_command="perdure calls ls")
+    row = store.listed.call(tool_call_id)
+    if row is None:
+        raise NotFound(f"there is no call {tool_call_id!r}", next_command="perdure calls ls")
+    found = dict(zip(_PUBLIC, row, strict=True))
+    call_no = found.pop("call_no")
+    found["request"] = store.calls.request(call_no)
+    found["response"] = store.calls.response(call_no)
+    found["evidence"] = [
+        {
+            "kind": item.kind,
+            "at": item.at,
+            "actor": item.actor,
+            "attempt": item.attempt,
+            "says": item.says,
+            "detail": item.detail,
+            "ref": item.ref,
+        }
+        for item in store.calls.evidence(tool_call_id)
+    ]
+    found["questions"] = [
+        {
+            "id": q.approval_id,
+            "kind": q.kind,
+            "status": q.status,
+            "summary": q.summary,
+            "created_at": q.created_at,
+            "decided_at": q.decided_at,
+            "actor": q.actor,
+            "answer": q.answer,
+        }
+        for q in store.questions.of_call(tool_call_id)
+    ]
+    still = store.questions.open_of_call(tool_call_id)
+    found["commands"] = list(waiting(store, still, flags).commands) if still else []
+    return found
 
 
 def details(store: SqlStore, run_id: str) -> dict[str, Any]:

@@ -142,14 +142,6 @@ class CallRows:
         """Return how many second successes evidence has shown (#30)."""
         return int(self._do.value("count_duplicates_found", run_id=run_id))
 
-    def public(
-        self, *, run_id: str | None, tool_call_id: str | None, inner: bool, after: int, limit: int
-    ) -> Iterator[Row]:
-        """Yield rows for people, with requests and responses."""
-        return self._do.rows(
-            "public_calls", run_id=run_id, tool_call_id=tool_call_id, inner=inner, after=after, limit=limit
-        )
-
     def evidence(self, tool_call_id: str) -> list[Evidence]:
         """Return all evidence about a call, oldest first."""
         return [Evidence(*row) for row in self._do.rows("list_evidence", tool_call_id=tool_call_id)]

@@ -79,9 +79,12 @@ class RunRows:
         row = self._do.one("get_run", run_id=run_id)
         return _run(row) if row else None
 
-    def newest(self, *, status: str | None, limit: int) -> list[RunRow]:
-        """Return the newest runs first."""
-        return [_run(row) for row in self._do.rows("list_runs", status=status, limit=limit)]
+    def newest(
+        self, *, status: str | None, limit: int, name: str | None = None, since: str | None = None
+    ) -> list[RunRow]:
+        """Return the newest runs first; ``name`` may hold ``*`` and ``?``, ``since`` is when they moved last."""
+        rows = self._do.rows("list_runs", status=status, limit=limit, name=name, since=since)
+        return [_run(row) for row in rows]
 
     def ids_like(self, prefix: str) -> list[str]:
         """Return up to five ids that begin with ``prefix``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure.ports.store import CrashPoint, SqlConnection, no_crash_point
 from perdure.store.calls import CallRows
+from perdure.store.listing import ListedRows
 from perdure.store.questions import QuestionRows
 from perdure.store.runs import RunRows, StepRows
 from perdure.store.seals import SealRows
@@ -25,6 +26,7 @@ class SqlStore:
         self.turns = TurnRows(self._statements)
         self.questions = QuestionRows(self._statements)
         self.seals = SealRows(self._statements)
+        self.listed = ListedRows(self._statements)
 
     def another(self) -> SqlStore:
         """Return the same ledger on a new connection, for when this one has failed.

@@ -55,7 +55,7 @@ def run_id(parser: Parser) -> None:
 
 def call_id(parser: Parser) -> None:
     """Add the positional argument that names a call."""
-    parser.add_argument("call", metavar="CALL", help="the call's id, <run_id>.<n>")
+    parser.add_argument("call", metavar="CALL", help="the call's id, or RUN.n such as @last.3")
 
 
 def go_on(parser: Parser) -> None:

@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
-from perdure.cli.words.grammar import Commands, call_id, limit, run_id
+from perdure.cli.words.grammar import Commands, Parser, call_id, limit, run_id
 
 NOUNS: dict[str, tuple[str, ...]] = {"runs": ("ls", "show"), "calls": ("ls", "show", "explain"), "inbox": ()}
+_RUN_STATES = ("queued", "running", "waiting", "succeeded", "failed", "cancelled")
+_CALL_STATES = (
+    *("prepared", "awaiting_approval", "running", "in_doubt"),
+    *("succeeded", "failed", "cancelled", "abandoned"),
+)
+_CLASSES = ("external", "memory", "local", "read_only")
 
 
 def add_to(commands: Commands) -> None:
     """Add them."""
     runs = commands.noun("runs", "list or show runs")
     ls = runs.add("ls", "list runs, newest first", ("look_cmd", "runs_ls"))
-    ls.add_argument(
-        "--status",
-        choices=("queued", "running", "waiting", "succeeded", "failed", "cancelled"),
-        help="only runs in this state",
-    )
+    ls.add_argument("--status", choices=_RUN_STATES, help="only runs in this state")
+    ls.add_argument("--name", metavar="NAME", help="only runs of this name; may hold * and ?")
+    _since(ls, "runs")
+    _table(ls)
     limit(ls, 50)
-    run_id(runs.add("show", "show where a run stands", ("look_cmd", "runs_show")))
+    show = runs.add("show", "show where a run stands", ("look_cmd", "runs_show"))
+    run_id(show)
+    _times(show)
     calls = commands.noun("calls", "list, show or explain tool calls")
     ls = calls.add("ls", "list calls, oldest first", ("look_cmd", "calls_ls"))
     ls.add_argument("run", metavar="RUN", nargs="?", help="only of this run: its id, a unique prefix, or @last")
+    ls.add_argument("--status", choices=_CALL_STATES, help="only calls in this state")
+    ls.add_argument("--effects", choices=_CLASSES, help="only calls of this side-effect class")
+    ls.add_argument("--tool", metavar="NAME", help="only calls of this tool; may hold * and ?")
     ls.add_argument("--inner", action="store_true", help="memos and model turns as well")
+    _since(ls, "calls")
+    _table(ls)
     limit(ls, 1000)
     call_id(calls.add("show", "show one call with request, receipt and evidence", ("look_cmd", "calls_show")))
     call_id(calls.add("explain", "tell why a call is in its state and what to do", ("look_cmd", "calls_explain")))
     commands.add("inbox", "list everything that waits for a person", ("look_cmd", "inbox"))
+
+
+def _since(parser: Parser, what: str) -> None:
+    parser.add_argument("--since", metavar="TIME", help=f"only {what} that moved since: 24h, 7d, or a time in ISO-8601")
+
+
+def _table(parser: Parser) -> None:
+    parser.add_argument("--columns", metavar="LIST", help="the columns of the table, apart by commas")
+    _times(parser)
+
+
+def _times(parser: Parser) -> None:
+    parser.add_argument(
+        "--time", choices=("relative", "iso"), help="how times are shown (relative on a terminal, else iso)"
+    )

@@ -24,6 +24,11 @@ attempt, request_ref, response_ref, external_correlation_id, same_as, error_code
 -- columns: question
 approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer
 
+-- columns: public
+call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, raw_tool_name, side_effect_class, replay_policy,
+guarantee, status, attempt, occurrence, idempotency_key, effect_scope, external_correlation_id, prepared_at, started_at,
+finished_at, error_code, error_detail, request_ref, response_ref, policy_rule, same_as, parent_call_id, handle, fence
+
 -- name: insert_run
 INSERT INTO runs (run_id, name, created_at, updated_at, status, entrypoint, run_spec_json, run_spec_hash, job_path,
   policies_json, workspace, deadline_at)
@@ -36,10 +41,13 @@ FROM runs WHERE run_id = :run_id
 
 -- name: list_runs
 SELECT {run}
-FROM runs WHERE (:status IS NULL OR status = :status) ORDER BY run_no DESC LIMIT :limit
+FROM runs
+WHERE (:status IS NULL OR status = :status) AND (:name IS NULL OR name GLOB :name)
+  AND (:since IS NULL OR updated_at >= :since)
+ORDER BY run_no DESC LIMIT :limit
 
 -- name: run_ids_like
-SELECT run_id FROM runs WHERE substr(run_id, 1, length(:prefix)) = :prefix ORDER BY run_no DESC LIMIT 5
+SELECT run_id FROM runs WHERE run_id >= :prefix AND run_id < :prefix || char(1114111) ORDER BY run_no DESC LIMIT 5
 
 -- name: last_run_id
 SELECT run_id FROM runs ORDER BY run_no DESC LIMIT 1
@@ -304,15 +312,25 @@ SELECT count(*) FROM tool_calls WHERE run_id = :run_id AND tool_name = :tool_nam
 SELECT count(*) FROM evidence e JOIN tool_calls c ON c.tool_call_id = e.tool_call_id
 WHERE c.run_id = :run_id AND e.says = 'duplicate_found'
 
+-- name: public_call
+SELECT {public}
+FROM tool_calls WHERE tool_call_id = :tool_call_id
+
 -- name: public_calls
-SELECT call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, raw_tool_name, side_effect_class,
-  replay_policy, guarantee, status, attempt, occurrence, idempotency_key, effect_scope, external_correlation_id,
-  prepared_at, started_at, finished_at, error_code, error_detail, request_ref, response_ref, policy_rule, same_as,
-  parent_call_id, handle, fence
+SELECT {public}
 FROM tool_calls
-WHERE (:run_id IS NULL OR run_id = :run_id) AND (:tool_call_id IS NULL OR tool_call_id = :tool_call_id)
-  AND (:inner OR tool_namespace NOT IN ('memo','model','agent'))
-  AND call_no > :after
+WHERE (:inner OR tool_namespace NOT IN ('memo','model','agent')) AND (:status IS NULL OR status = :status)
+  AND (:side_effect_class IS NULL OR side_effect_class = :side_effect_class)
+  AND (:tool IS NULL OR tool_name GLOB :tool) AND (:since IS NULL OR updated_at >= :since)
+ORDER BY call_no LIMIT :limit
+
+-- name: public_calls_of_run
+SELECT {public}
+FROM tool_calls
+WHERE run_id = :run_id
+  AND (:inner OR tool_namespace NOT IN ('memo','model','agent')) AND (:status IS NULL OR status = :status)
+  AND (:side_effect_class IS NULL OR side_effect_class = :side_effect_class)
+  AND (:tool IS NULL OR tool_name GLOB :tool) AND (:since IS NULL OR updated_at >= :since)
 ORDER BY call_no LIMIT :limit
 
 -- name: add_artifact
