@@ -34,6 +34,7 @@ from perdure.runtime.runner import Job, Runner
 from perdure.runtime.scope import AsyncScope, sync_scope
 from perdure.store.open import open_store
 
+NOT_ENTERED = "its stored outcome; main was not entered"
 AnyTool = Tool[Any, Any]
 Main = Callable[..., Any]
 
@@ -170,16 +171,19 @@ class Engine(Desk):
             kill: kill the process that owns the run first.
 
         Raises:
-            NotFound, LeaseHeld, SpecError: it cannot be resumed.
+            NotFound, LeaseHeld, RunCancelled, SpecError: it cannot be resumed.
         """
         row = self._row(run_id)
+        self._refuse_cancelled(row)
         if kill:
             self._ledger.read(lambda store: kill_owner(store, row.run_id))
         return self._drive(self._job_of(row, main, wait, reopen=True))
 
     async def aresume(self, run_id: str, *, main: Main | None = None, wait: bool = False) -> Outcome:
         """Do what ``resume`` does inside a running event loop."""
-        return await self._adrive(self._job_of(self._row(run_id), main, wait, reopen=True))
+        row = self._row(run_id)
+        self._refuse_cancelled(row)
+        return await self._adrive(self._job_of(row, main, wait, reopen=True))
 
     def scope(
         self, run_id: str, inputs: Mapping[str, Any] | None = None, *, wait: bool = False
@@ -303,7 +307,7 @@ class Engine(Desk):
 
     def _told(self, job: Job, lived: bool) -> Outcome:
         found = self.outcome(job.run_id)
-        return found if lived else replace(found, note="its stored outcome; main was not entered")
+        return found if lived or found.status == "waiting" else replace(found, note=NOT_ENTERED)
 
     async def _adrive(self, job: Job) -> Outcome:
         from perdure.runtime.async_runner import run_async

@@ -13,10 +13,21 @@ from perdure.model.errors import UsageError
 
 OF_CONTRACT = {
     *("run", "resume", "runs ls", "runs show", "calls ls", "calls show", "calls explain", "inbox", "resolve"),
-    *("approve", "deny", "answer", "policy explain", "policy check", "demo", "smoke", "crashtest", "db path"),
+    *(
+        "runs cancel",
+        "approve",
+        "deny",
+        "answer",
+        "policy explain",
+        "policy check",
+        "demo",
+        "smoke",
+        "crashtest",
+        "db path",
+    ),
 }
 LATER = (
-    *("fork x", "runs watch x", "runs cancel x", "triggers ls", "schedules add", "worker"),
+    *("fork x", "runs watch x", "triggers ls", "schedules add", "worker"),
     *("doctor", "verify", "db migrate", "db backup", "help"),
 )
 

@@ -8,7 +8,7 @@ PerdureError
 │   ├── CallAbandoned     a person decided to go on without knowing the outcome
 │   └── DedupeConflict    one dedupe_key, two different effect scopes
 ├── NoActiveRun  SpecMismatch  SpecError  DeadlineExceeded  SimulationMissing  PolicyError  ToolConflict
-├── UnstorableValue  NotFound  LeaseHeld  LeaseLost  VerdictRefused  UsageError
+├── UnstorableValue  NotFound  LeaseHeld  LeaseLost  RunCancelled  VerdictRefused  UsageError
 └── StoreError
     └── StorageFault  ConstraintViolated  SchemaError
 
@@ -212,6 +212,15 @@ class LeaseLost(PerdureError):
     default_safe = "The newer owner's records stand."
 
 
+class RunCancelled(PerdureError):
+    """The run was cancelled: it is not gone on with."""
+
+    code = "PERDURE-152"
+    exit_code = 11
+    default_safe = "What was done stays recorded; what is in doubt stays in the inbox and can still be settled."
+    default_next = "perdure run JOB   # a new run"
+
+
 class VerdictRefused(PerdureError):
     """A person's answer cannot be accepted in the state the call is in."""
 
@@ -256,6 +265,10 @@ class SchemaError(StoreError):
 
     code = "PERDURE-402"
     default_safe = "The file was not touched."
+
+
+class CancelSeen(Exception):
+    """Inside the engine: a start was refused because somebody has asked for the run's end."""
 
 
 class RunSuspended(BaseException):

@@ -27,6 +27,7 @@ from perdure.store.sql_store import SqlStore
 CANCEL_ATTEMPTS = 50
 CANCEL_PATIENCE_SECONDS = 0.1
 LEFTOVER_PATIENCE_SECONDS = 1.0
+DRAIN_LOOK_SECONDS = 0.005
 
 
 def run_in_own_loop(runner: Runner, job: Job) -> bool:
@@ -100,10 +101,9 @@ async def run_async(runner: Runner, job: Job) -> bool:
     try:
         door = Door(life)
         door.enter_loop()
-        await _settle_all(life, door, runner.to_settle(life))
-        barred = runner.barred(life)
+        barred = await _settled(life, door, runner.to_settle(life), watch) or runner.barred(life)
         ending = await _enter(runner, life, door, job.main, watch) if barred is None else barred
-        if life.believed_noes and not ending.suspended:
+        if life.believed_noes and not life.cancel_asked and not ending.suspended:
             await _look_again(life)
         runner.end(life, ending)
     except asyncio.CancelledError:
@@ -124,6 +124,29 @@ async def _interrupt(runner: Runner, life: Life) -> None:
         await _drain(life, note=False, seconds=life.around.tuning.interrupt_grace_seconds)
     finally:
         runner.interrupt(life)
+
+
+async def _settled(life: Life, door: Door, rows: list[CallRow], watch: _Watch) -> Ending | None:
+    if not rows:
+        return None
+    settling = asyncio.ensure_future(_settle_all(life, door, rows))
+    over = asyncio.ensure_future(watch.over.wait())
+    try:
+        await asyncio.wait([settling, over], return_when=asyncio.FIRST_COMPLETED)
+        while not settling.done() and life.cancel_asked:
+            life.operations.wake_parked()
+            await asyncio.wait([settling], timeout=DRAIN_LOOK_SECONDS)
+        await settling
+    except asyncio.CancelledError:
+        settling.cancel()
+        raise
+    except RunSuspended:
+        if not life.cancel_asked:
+            raise
+        return Ending(suspended=True)
+    finally:
+        over.cancel()
+    return None
 
 
 async def _settle_all(life: Life, door: Door, rows: list[CallRow]) -> None:
@@ -303,15 +326,18 @@ async def _drain(life: Life, *, note: bool, seconds: float = math.inf) -> None:
 
     async def until(done: Callable[[], bool]) -> None:
         while not done() and life.around.clock.monotonic() < give_up:
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(DRAIN_LOOK_SECONDS)
+
+    def gone() -> bool:
+        life.operations.wake_parked()
+        return not len(life.operations)
 
     life.operations.draining = True
     await until(lambda: not len(life.operations) or life.operations.all_parked())
     if note:
         note_parked(life)
     life.operations.draining = False
-    life.operations.wake_parked()
-    await until(lambda: not len(life.operations))
+    await until(gone)
 
 
 _USERS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()

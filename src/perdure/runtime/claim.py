@@ -6,11 +6,13 @@ import os
 import signal
 import time
 
-from perdure.core.transitions import CallEvent
+from perdure.core.lives import next_takeover
+from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.errors import LeaseHeld, NotFound
-from perdure.model.run import Owner, RunRow, RunStatus
+from perdure.model.run import Owner, RunRow, RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import DENIED, CallStatus
 from perdure.ports.clock import after, parse_time
+from perdure.runtime import cancelling
 from perdure.runtime.lease import (
     LEASE_SECONDS,
     LOOK_AGAIN_SECONDS,
@@ -45,23 +47,45 @@ def claim(around: Surroundings, store: SqlStore, run_id: str, *, reopen: bool) -
         return row
     now = around.clock.now()
     if row.status is RunStatus.RUNNING:
-        _take_over(around, store, row, now)
+        crashed = _take_over(around, store, row, now)
+        if cancelling.finish(around, store, row) or (crashed and not reopen and _crashes_on(store, row, now)):
+            return store.runs.get(run_id) or row
+    elif row.reason == WaitReason.CRASH_LOOP and not reopen:
+        return row
     elif row.status is not RunStatus.QUEUED:
         store.runs.queue(run_id, row.status, now)
+        store.endings.forget_cancel(run_id)
     fence = store.runs.claim(row, around.owner, now=now, expires=after(now, LEASE_SECONDS))
     if row.status is RunStatus.FAILED:
         _reopen(store, row, fence, now)
     return row, fence
 
 
-def _take_over(around: Surroundings, store: SqlStore, row: RunRow, now: str) -> None:
+def _crashes_on(store: SqlStore, row: RunRow, now: str) -> bool:
+    """Count a takeover that nobody asked for, or let the run wait where there were too many without progress."""
+    takeovers, before, settled = store.endings.takeovers(row.run_id)
+    number = next_takeover(takeovers, before, settled)
+    if number is None:
+        next_run_status(row.status, RunEvent.PARK)
+        store.endings.park_crash_loop(row, now)
+        return True
+    store.endings.count_takeover(row, number, settled)
+    return False
+
+
+def _take_over(around: Surroundings, store: SqlStore, row: RunRow, now: str) -> bool:
+    """End the life of an owner that is gone, and return whether it crashed: a stopped one has said that it leaves.
+
+    Raises:
+        LeaseHeld: it may still be alive.
+    """
     if row.lease_owner is None:
-        return
+        return False
     owner = owner_from_text(row.lease_owner)
     state = liveness(owner)
-    if state is Liveness.ALIVE and not _left_it(store, row, owner):
+    if state is Liveness.ALIVE and not store.runs.has_left(row, owner):
         raise LeaseHeld(
-            f"run {row.run_id} is owned by process {owner.pid} on this host, which is alive",
+            f"run {row.run_id} is owned by process {owner.pid} on this host, which is alive{_where(store, row)}",
             next_command=f"wait for it, or: perdure resume {row.run_id} --kill-owner",
         )
     if state is Liveness.UNKNOWN and row.lease_expires_at is not None:
@@ -71,13 +95,9 @@ def _take_over(around: Surroundings, store: SqlStore, row: RunRow, now: str) -> 
                 f"run {row.run_id} is owned by a process on {owner.host} until {free_at}",
                 next_command=f"perdure resume {row.run_id}   # after that time, or on that host",
             )
-    store.runs.end_life(row.run_id, row.lease_fence, how="crashed", now=now, counts=LifeCounts())
-
-
-def _left_it(store: SqlStore, row: RunRow, owner: Owner) -> bool:
-    """Return whether a living process has given up this life: it was interrupted and said so."""
     life = store.runs.life(row.run_id, row.lease_fence)
-    return life is not None and life.ended_at is not None and life.owner == owner
+    store.runs.end_life(row.run_id, row.lease_fence, how="crashed", now=now, counts=LifeCounts())
+    return life is not None and life.ended_at is None
 
 
 def _reopen(store: SqlStore, row: RunRow, fence: int, now: str) -> None:
@@ -90,6 +110,13 @@ def _reopen(store: SqlStore, row: RunRow, fence: int, now: str) -> None:
         cause = store.calls.cause(call_id)
         store.calls.move(call, CallEvent.REOPEN, fence, now)
         call_id = cause
+
+
+def _where(store: SqlStore, row: RunRow) -> str:
+    steps = [step for step in store.steps.list(row.run_id) if step.status is StepStatus.RUNNING]
+    life = store.runs.life(row.run_id, row.lease_fence)
+    since = f" since {life.started_at}" if life is not None else ""
+    return since + (f", in step {steps[-1].name!r} (phase {steps[-1].phase})" if len(steps) > 1 else "")
 
 
 def kill_owner(store: SqlStore, run_id: str, *, patience_seconds: float = 10.0) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.model.errors import NotFound, VerdictRefused
+from perdure.model.errors import NotFound, RunCancelled, VerdictRefused
 from perdure.model.run import Outcome, RunRow, RunStatus, Waiting
 from perdure.model.toolcall import CallRow, CallStatus, SideEffectClass
-from perdure.runtime import finding, overdue, report, verdicts
+from perdure.runtime import cancelling, finding, overdue, report, verdicts
+from perdure.runtime.claim import kill_owner
+from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings
 from perdure.runtime.verdicts import Verdict, person
@@ -21,9 +23,11 @@ class Desk:
     _ledger: Ledger
     _around: Surroundings
     _flags: str
+    _heartbeat: Heartbeat
 
     def _touch(self) -> None:
         overdue.end_overdue_runs(self._around)
+        cancelling.finish_asked(self._around)
 
     # --- looking -------------------------------------------------------------------------------------------------
 
@@ -35,6 +39,14 @@ class Desk:
         """
 
         return self._ledger.read(lambda store: finding.find_run(store, text))
+
+    def _refuse_cancelled(self, row: RunRow) -> None:
+        """Raise ``RunCancelled`` where a run was cancelled, or is to be as soon as its owner sees it or is gone."""
+        self._touch()
+        asked = self._ledger.read(lambda store: store.endings.cancel_of(row.run_id))
+        if self._row(row.run_id).status is RunStatus.CANCELLED:
+            said = f" by {asked.actor} at {asked.requested_at}" if asked is not None else ""
+            raise RunCancelled(f"run {row.run_id} was cancelled{said}")
 
     def _row(self, text: str) -> RunRow:
         run_id = self.find_run(text)
@@ -142,7 +154,9 @@ class Desk:
         self._touch()
 
         def look(store: SqlStore) -> list[tuple[str, Waiting]]:
-            return [(item.run_id, report.waiting(store, item, self._flags)) for item in store.questions.open()]
+            found = [(item.run_id, report.waiting(store, item, self._flags)) for item in store.questions.open()]
+            parked = [(row.run_id, report.crash_loop(store, row, self._flags)) for row in store.endings.crash_loops()]
+            return sorted([*found, *parked], key=lambda item: item[1].since)
 
         return self._ledger.read(look)
 
@@ -186,6 +200,29 @@ class Desk:
                 problem, next_command=f"perdure calls explain {tool_call_id}   # then answer once more"
             )
         return self._ledger.run(lambda store: verdicts.resolve(store, tool_call_id, verdict, now))
+
+    def cancel(self, run_id: str, *, reason: str = "", kill: bool = False, actor: str | None = None) -> Outcome:
+        """End a run that has not ended, and return where it stands.
+
+        Nothing more is started; what was sent and not answered stays in the inbox. Where a living process drives the
+        run, that process ends it when it sees the wish: at its next start of a call, or within a heartbeat.
+
+        Args:
+            run_id: the run, or a unique prefix, or ``@last``.
+            reason: kept with the run.
+            kill: kill the process that drives it first, as ``resume --kill-owner`` does.
+
+        Raises:
+            NotFound: there is no such run.
+            LeaseHeld: its process is to be killed, and does not die or is on another host.
+        """
+        chosen, who = self.find_run(run_id), actor or person()
+        if kill:
+            self._ledger.read(lambda store: kill_owner(store, chosen))
+        row = self._ledger.run(lambda store: cancelling.cancel(self._around, store, chosen, actor=who, reason=reason))
+        if row.cancel_requested_at is not None:
+            self._heartbeat.tell_of_cancel(chosen)
+        return self.outcome(chosen)
 
     def approve(self, approval_id: str, *, actor: str | None = None) -> CallRow:
         """Let a call be sent."""

@@ -10,7 +10,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from perdure.model.errors import LeaseLost, StorageFault
+from perdure.model.errors import CancelSeen, LeaseLost, StorageFault
 from perdure.ports.tool import Probe
 from perdure.runtime import invoke
 from perdure.runtime.actions import (
@@ -34,6 +34,7 @@ from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
 
 T = TypeVar("T")
+CANCELLING = "the end of the run"
 
 
 async def drive(life: Life, loop: Loop, operation: Operation) -> Any:
@@ -55,7 +56,12 @@ async def drive(life: Life, loop: Loop, operation: Operation) -> Any:
 async def _perform(life: Life, action: Action, operation: Operation) -> Any:
     match action:
         case Commit(work):
-            return await commit(life, work)
+            try:
+                return await commit(life, work)
+            except CancelSeen:
+                # As where everything is parked: main is cancelled from outside, and no exception of ours reaches it.
+                life.cancel()
+                await _park(life, operation, CANCELLING)
         case Post(work, failed):
             life.ledger.post(work, failed)
         case Invoke(dispatch):
@@ -201,8 +207,10 @@ async def _park(life: Life, operation: Operation, reason: str) -> None:
 
     life.operations.park(operation, reason, wake)
     try:
-        life.check_open()
-        if not life.operations.must_look(operation):
+        ending = reason == CANCELLING
+        if not ending:
+            life.check_open()
+        if ending or not life.operations.must_look(operation):
             await woken
             life.operations.must_look(operation)
         life.check_open()

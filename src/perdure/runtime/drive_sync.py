@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from perdure.model.errors import LeaseLost, StorageFault
+from perdure.model.errors import CancelSeen, LeaseLost, RunSuspended, StorageFault
 from perdure.model.run import WaitReason
 from perdure.ports.tool import Probe
 from perdure.runtime import challenges, invoke
@@ -107,6 +107,9 @@ def commit(life: Life, work: Work[T]) -> T:
     """Commit; a lost lease or a fault of the store ends the life's authority."""
     try:
         return life.ledger.run(work)
+    except CancelSeen:
+        life.cancel()
+        raise RunSuspended(f"run {life.run_id} was cancelled") from None
     except (LeaseLost, StorageFault) as problem:
         life.fail(problem)
         raise

@@ -13,7 +13,7 @@ from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.errors import CallDenied, CallError, DeadlineExceeded
 from perdure.model.run import RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import challenges, recording
+from perdure.runtime import cancelling, challenges, recording
 from perdure.runtime.actions import LIVING_SENDERS
 from perdure.runtime.checkpointing import INTERRUPT, write_checkpoint
 from perdure.runtime.lease import end_children
@@ -49,9 +49,15 @@ def end_life(life: Life, store: SqlStore, ending: Ending) -> None:
 
 def _leave(life: Life, store: SqlStore, ending: Ending) -> None:
     rows = [_sweep(life, store, row) for row in store.calls.open(life.run_id)]
+    if life.cancel_asked:
+        _cancel(life, store, rows, "cancelled")
+        return
     _ask_what_is_left(life, store)
     problem = ending.error or life.refused
     reason = None if isinstance(problem, DeadlineExceeded) else _reason(life, store, rows)
+    if reason is not None and store.endings.cancel_asked(life.run_id, life.fence):
+        _cancel(life, store, rows, "cancelled")  # it would wait for ever otherwise: nobody drives it any more
+        return
     if reason is not None:
         block_open_steps(life, store)
         _finish(life, store, RunEvent.PARK, reason=reason, how=f"waiting ({reason})")
@@ -70,13 +76,23 @@ def _leave(life: Life, store: SqlStore, ending: Ending) -> None:
         _fail(life, store, problem)
 
 
+def _cancel(life: Life, store: SqlStore, rows: list[CallRow], how: str) -> None:
+    cancelling.cancel_life(life, store, rows)
+    _finish(life, store, RunEvent.CANCEL, how=how)
+
+
 def interrupt_life(life: Life, store: SqlStore) -> None:
     """Write in one transaction that a signal stopped this life: anybody may resume, and what was sent is in doubt."""
     open_rows = store.calls.open(life.run_id)
     for row in open_rows:
-        recording.store_left_behind(life, store, row)
+        row = recording.store_left_behind(life, store, row)
+        if row.status is CallStatus.IN_DOUBT and life.cancel_asked:
+            recording.ask_doubt(life, store, row, "the life was stopped before it was settled")
     step = life.open_steps[-1] if life.open_steps else life.root
     write_checkpoint(life, store, step, INTERRUPT)
+    if store.endings.cancel_asked(life.run_id, life.fence):
+        _cancel(life, store, store.calls.open(life.run_id), "interrupted")
+        return
     how = _with_senders(life, "interrupted")
     store.runs.end_life(life.run_id, life.fence, how=how, now=life.now(), counts=life.counts(0))
     store.seals.seal(life.run_id, life.now())

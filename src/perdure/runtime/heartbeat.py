@@ -8,6 +8,7 @@ from perdure.model.errors import LeaseLost, StoreError
 from perdure.ports.clock import after
 from perdure.runtime.lease import HEARTBEAT_SECONDS, LEASE_SECONDS
 from perdure.runtime.life import Life
+from perdure.store.sql_store import SqlStore
 
 
 class Heartbeat:
@@ -32,6 +33,13 @@ class Heartbeat:
         with self._lock:
             self._lives.pop(life, None)
 
+    def tell_of_cancel(self, run_id: str) -> None:
+        """Let a life of this process see at once that somebody wants its end."""
+        with self._lock:
+            lives = [life for life in self._lives if life.run_id == run_id]
+        for life in lives:
+            life.cancel()
+
     def alone(self, life: Life) -> bool:
         """Return whether this process lives no other life of this engine."""
         with self._lock:
@@ -55,16 +63,14 @@ class Heartbeat:
         asked_at = life.around.clock.monotonic()
         now = life.now()
         expires = after(now, LEASE_SECONDS)
+
+        def renew(store: SqlStore) -> bool:
+            charged = elapsed - charged_seconds
+            store.runs.renew(life.run_id, life.fence, now=now, expires=expires, active_seconds=charged)
+            return store.endings.cancel_asked(life.run_id, life.fence)
+
         try:
-            life.ledger.run(
-                lambda store: store.runs.renew(
-                    life.run_id,
-                    life.fence,
-                    now=now,
-                    expires=expires,
-                    active_seconds=elapsed - charged_seconds,
-                )
-            )
+            cancelled = life.ledger.run(renew)
         except (LeaseLost, StoreError) as problem:
             with self._lock:
                 still = life in self._lives
@@ -72,6 +78,8 @@ class Heartbeat:
                 life.fail(problem)
             return
         life.leased_at = asked_at
+        if cancelled:
+            life.cancel()
         with self._lock:
             if life in self._lives:
                 self._lives[life] = elapsed

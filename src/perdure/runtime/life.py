@@ -91,6 +91,8 @@ class _Rows:
         """Rows of which a body was entered by this life; a started row without one was never sent."""
         self.posted_receipts: set[int] = set()
         """Rows whose receipt is on its way to the ledger: served no more, and in no doubt either."""
+        self.cancel_asked = False
+        """Somebody wants the end of the run, and this life has seen it."""
 
 
 class Life(_Rows):
@@ -189,6 +191,11 @@ class Life(_Rows):
         self.on_close()
         if not self.is_async:
             self.operations.wake_parked()
+
+    def cancel(self) -> None:
+        """End the life because somebody wants the end of the run; what is in flight is recorded first."""
+        self.cancel_asked = True
+        self.close()
 
     def fail(self, problem: BaseException) -> None:
         """Give up the process's authority over the run after a lost lease or a fault of the store."""

@@ -8,7 +8,7 @@ from typing import Any
 from perdure.core.codec import decode
 from perdure.core.identity import kin
 from perdure.model.errors import NotFound
-from perdure.model.run import Outcome, RunRow, RunStatus, Waiting
+from perdure.model.run import Outcome, RunRow, RunStatus, Waiting, WaitReason
 from perdure.model.toolcall import CallKey, CallRow, CallStatus
 from perdure.runtime.lease import Liveness, liveness
 from perdure.store.listing import CallFilter
@@ -29,8 +29,10 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
     row = store.runs.get(run_id)
     if row is None:
         raise NotFound(f"there is no run {run_id!r}")
-    life = store.runs.life(run_id, row.lease_fence)
-    waits = tuple(waiting(store, question, flags) for question in store.questions.awaited(run_id))
+    life = store.runs.last_life(run_id)
+    waits = [waiting(store, question, flags) for question in store.questions.awaited(run_id)]
+    if row.reason == WaitReason.CRASH_LOOP:
+        waits.append(crash_loop(store, row, flags))
     return Outcome(
         run_id=run_id,
         name=row.name,
@@ -44,12 +46,12 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         unmet=life.unmet if life else 0,
         duplicates_found=store.calls.duplicates_found(run_id),
         attempt=row.attempt,
-        waiting_for=waits,
+        waiting_for=tuple(waits),
         workspace=row.workspace,
         resume_command=resume_command(row, flags),
         error_code=row.error_code,
         error_detail=row.error_detail,
-        note=owner_note(row),
+        note=owner_note(row) or cancel_note(store, row),
     )
 
 
@@ -61,8 +63,37 @@ def owner_note(row: RunRow) -> str:
     return f"its process {owner.pid} is gone" if liveness(owner) is Liveness.DEAD else ""
 
 
+def cancel_note(store: SqlStore, row: RunRow) -> str:
+    """Return that, and by whom, a run was cancelled or is to be, or nothing."""
+    asked = store.endings.cancel_of(row.run_id)
+    if asked is None or row.status not in (RunStatus.RUNNING, RunStatus.CANCELLED):
+        return ""
+    why = f": {asked.reason}" if asked.reason else ""
+    said = "by" if row.status is RunStatus.CANCELLED else "its process has not seen yet that it is cancelled, by"
+    return f"{said} {asked.actor} at {asked.requested_at}{why}"
+
+
+def crash_loop(store: SqlStore, row: RunRow, flags: str) -> Waiting:
+    """Return what a person is told of a run that crashes again and again."""
+    takeovers, _, settled = store.endings.takeovers(row.run_id)
+    last = store.runs.last_life(row.run_id)
+    again = resume_command(row, flags)
+    return Waiting(
+        kind=str(WaitReason.CRASH_LOOP),
+        id=row.run_id,
+        tool_call_id=None,
+        tool_name=None,
+        since=row.updated_at,
+        summary=f"run {row.run_id} crashed {takeovers + 1} times and got no further (the last time in life "
+        f"{row.attempt}, which began at {last.started_at if last else row.updated_at}; {settled} calls are settled)",
+        commands=(again, f"perdure runs cancel {shlex.quote(row.run_id)}{_spaced(flags)}"),
+    )
+
+
 def resume_command(row: RunRow, flags: str) -> str:
     """Return the command that goes on with a run; it works when it is pasted."""
+    if row.job_path is None and row.reason == WaitReason.CRASH_LOOP and not row.is_scope:
+        return f"engine.resume({row.run_id!r}, main=...)   # the same id again counts as one more crash"
     if row.job_path is None and row.status is RunStatus.FAILED and not row.is_scope:
         return f"engine.resume({row.run_id!r}, main=...)   # the same id again returns what is stored of a failed run"
     if row.job_path is None:

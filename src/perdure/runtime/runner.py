@@ -100,12 +100,10 @@ class Runner:
     def _lived(self, life: Life, stopping: Stopping) -> Generator[Stay, None, None]:
         try:
             stay = Stay(Door(life))
-            for row in self.to_settle(life):
-                self._settle(stay.door, row)
-            stay.ending = self.barred(life)
+            stay.ending = self._settle_all(stay.door) or self.barred(life)
             yield stay
             stopping.check()  # a program that swallowed its interrupt was stopped all the same
-            if life.believed_noes and not (stay.ending and stay.ending.suspended):
+            if life.believed_noes and not life.cancel_asked and not (stay.ending and stay.ending.suspended):
                 self._look_again(stay.door)
         except (KeyboardInterrupt, SystemExit):
             stopping.doing = Doing.ENGINE
@@ -114,6 +112,16 @@ class Runner:
         stopping.doing = Doing.ENGINE
         self.end(life, stay.ending or Ending())
         stopping.check()
+
+    def _settle_all(self, door: Door) -> Ending | None:
+        try:
+            for row in self.to_settle(door.life):
+                self._settle(door, row)
+        except RunSuspended:
+            if not door.life.cancel_asked:
+                raise
+            return Ending(suspended=True)
+        return None
 
     def _settle(self, door: Door, row: CallRow) -> None:
         life = door.life

@@ -15,7 +15,7 @@ from perdure.core.codec import encode
 from perdure.core.transitions import CallEvent
 from perdure.model.errors import NotFound, UsageError, VerdictRefused
 from perdure.model.policy import DEFAULT_PROBE_LAG_SECONDS
-from perdure.model.run import RunStatus
+from perdure.model.run import RunStatus, WaitReason
 from perdure.model.toolcall import DENIED, CallRow, CallStatus, Evidence, ReplayPolicy
 from perdure.ports.clock import seconds_between
 from perdure.runtime.lease import Liveness, liveness, living_children
@@ -267,8 +267,8 @@ def _fence(store: SqlStore, row: CallRow) -> int:
 def let_the_run_go_on(store: SqlStore, run_id: str, now: str) -> None:
     """Make a waiting run claimable where nothing is asked any more, or say what it still waits for (semantics #28)."""
     run = store.runs.get(run_id)
-    if run is None or run.status is not RunStatus.WAITING:
-        return
+    if run is None or run.status is not RunStatus.WAITING or run.reason == WaitReason.CRASH_LOOP:
+        return  # a run that crashes on and on goes on when a person says so, whatever else was answered
     still_open = store.questions.awaited(run_id)
     if not still_open:
         store.runs.queue(run_id, RunStatus.WAITING, now)

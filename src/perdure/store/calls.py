@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from perdure.core.transitions import CallEvent, next_call_status
-from perdure.model.errors import LeaseLost, StoreError
+from perdure.model.errors import CancelSeen, LeaseLost, StoreError
 from perdure.model.toolcall import CallKey, CallRow, CallStatus, Evidence, ReplayPolicy, SideEffectClass, UnmetRow
 from perdure.ports.store import Row
 from perdure.store.payloads import Payloads
@@ -39,6 +40,7 @@ class NewCall:
     call_index: int | None = None
     key_expires_at: str | None = None
     valid_until: str | None = None
+    not_before: str | None = None
     error_code: str | None = None
     error_detail: str | None = None
 
@@ -151,7 +153,7 @@ class CallRows:
     def insert(self, new: NewCall, now: str) -> CallRow:
         """Insert a row and return it."""
         running = new.status is CallStatus.RUNNING
-        self._do.write_one(
+        self._begin(
             "insert_call",
             tool_call_id=new.tool_call_id,
             run_id=new.run_id,
@@ -181,6 +183,7 @@ class CallRows:
             finished_at=now if new.status.settled else None,
             key_expires_at=new.key_expires_at,
             valid_until=new.valid_until,
+            not_before=new.not_before,
             error_code=new.error_code,
             error_detail=new.error_detail,
         )
@@ -198,8 +201,9 @@ class CallRows:
         """Commit ``running`` for the next attempt, from prepared or, for the same key, from in doubt."""
         event = CallEvent.DISPATCH if row.status is CallStatus.PREPARED else CallEvent.SEND_AGAIN
         next_call_status(row.status, event)
-        self._do.write_one(
+        self._begin(
             "start_call",
+            run_id=row.run_id,
             call_no=row.call_no,
             status=row.status,
             fence=fence,
@@ -207,6 +211,19 @@ class CallRows:
             key_expires_at=key_expires_at,
             repeat_of=repeat_of,
         )
+
+    def _begin(self, name: str, *, run_id: str, fence: int, **parameters: Any) -> None:
+        """Write a row that may start; the write itself looks whether somebody has asked for the run's end.
+
+        Raises:
+            CancelSeen: somebody has.
+            LeaseLost: this process no longer owns the run.
+        """
+        if self._do.write(name, run_id=run_id, fence=fence, **parameters) == 1:
+            return
+        if self._do.one("cancel_asked", run_id=run_id, fence=fence) is not None:
+            raise CancelSeen
+        raise LeaseLost(f"the write {name} of {run_id} was refused: this process no longer owns the run")
 
     def take_back(self, row: CallRow, fence: int, now: str) -> None:
         """Undo a start that nothing followed: the attempt was not made and is not counted."""
@@ -341,6 +358,7 @@ def _minted(call_no: int, new: NewCall, now: str) -> CallRow:
         dedupe_key=new.dedupe_key,
         repeat_of=new.repeat_of,
         key_expires_at=new.key_expires_at,
+        not_before=new.not_before,
         started_at=now if running else None,
         finished_at=now if new.status.settled else None,
         error_code=new.error_code,

@@ -95,6 +95,10 @@ class QuestionRows:
             "close_approval", approval_id=approval_id, status="answered", answer=answer, actor=actor, now=now
         )
 
+    def close_of_run(self, run_id: str, *, answer: str, actor: str, now: str) -> int:
+        """Close what is open about a run that has ended and about no call of it."""
+        return self._do.write("close_approvals_of_run", run_id=run_id, answer=answer, actor=actor, now=now)
+
     def close_of_call(self, tool_call_id: str, *, answer: str, actor: str, now: str) -> int:
         """Close what is open about a call because evidence settled it."""
         return self._do.write("close_approval_of_call", tool_call_id=tool_call_id, answer=answer, actor=actor, now=now)

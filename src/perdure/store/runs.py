@@ -77,14 +77,14 @@ class RunRows:
     def get(self, run_id: str) -> RunRow | None:
         """Return one run."""
         row = self._do.one("get_run", run_id=run_id)
-        return _run(row) if row else None
+        return run_of(row) if row else None
 
     def newest(
         self, *, status: str | None, limit: int, name: str | None = None, since: str | None = None
     ) -> list[RunRow]:
         """Return the newest runs first; ``name`` may hold ``*`` and ``?``, ``since`` is when they moved last."""
         rows = self._do.rows("list_runs", status=status, limit=limit, name=name, since=since)
-        return [_run(row) for row in rows]
+        return [run_of(row) for row in rows]
 
     def ids_like(self, prefix: str) -> list[str]:
         """Return up to five ids that begin with ``prefix``."""
@@ -105,7 +105,7 @@ class RunRows:
 
     def overdue(self, now: str) -> list[RunRow]:
         """Return the waiting runs whose deadline has passed."""
-        return [_run(row) for row in self._do.rows("overdue_runs", now=now)]
+        return [run_of(row) for row in self._do.rows("overdue_runs", now=now)]
 
     def expire(self, run_id: str, fence: int, *, now: str, error_detail: str) -> None:
         """End a waiting run because its deadline has passed."""
@@ -171,6 +171,11 @@ class RunRows:
         row = self._do.one("get_attempt", run_id=run_id, fence=fence)
         return _life(row) if row else None
 
+    def has_left(self, row: RunRow, owner: Owner) -> bool:
+        """Return whether a living process has given up the life that stands in ``row``: it said so itself."""
+        life = self.life(row.run_id, row.lease_fence)
+        return life is not None and life.ended_at is not None and life.owner == owner
+
     def lives(self, run_id: str) -> list[LifeRow]:
         """Return all lives, first to last."""
         return [_life(row) for row in self._do.rows("list_attempts", run_id=run_id)]
@@ -180,6 +185,11 @@ class RunRows:
         self._do.write_one(
             "run_pointers", run_id=run_id, fence=fence, step_id=step_id, checkpoint_id=checkpoint_id, now=now
         )
+
+    def last_life(self, run_id: str) -> LifeRow | None:
+        """Return the newest life."""
+        row = self._do.one("last_attempt", run_id=run_id)
+        return _life(row) if row else None
 
 
 class StepRows:
@@ -235,6 +245,12 @@ class StepRows:
             error_detail=error_detail,
         )
 
+    def close(self, run_id: str, fence: int, *, now: str, error_code: str | None, error_detail: str | None) -> None:
+        """End every step that has not ended: what was never begun is skipped, the others have failed."""
+        self._do.write(
+            "close_steps", run_id=run_id, fence=fence, now=now, error_code=error_code, error_detail=error_detail
+        )
+
     def checkpoint(
         self,
         run_id: str,
@@ -281,7 +297,7 @@ class StepRows:
         return self._do.rows("list_artifacts", run_id=run_id)
 
 
-def _run(row: Row) -> RunRow:
+def run_of(row: Row) -> RunRow:
     return RunRow(
         run_no=row[0],
         run_id=row[1],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure.ports.store import CrashPoint, SqlConnection, no_crash_point
 from perdure.store.calls import CallRows
 from perdure.store.listing import ListedRows
+from perdure.store.endings import EndRows
 from perdure.store.questions import QuestionRows
 from perdure.store.runs import RunRows, StepRows
 from perdure.store.seals import SealRows
@@ -23,6 +24,7 @@ class SqlStore:
         self.runs = RunRows(self._statements)
         self.steps = StepRows(self._statements)
         self.calls = CallRows(self._statements)
+        self.endings = EndRows(self._statements)
         self.turns = TurnRows(self._statements)
         self.questions = QuestionRows(self._statements)
         self.seals = SealRows(self._statements)

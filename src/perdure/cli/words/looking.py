@@ -1,10 +1,10 @@
-"""The commands that look and change nothing."""
+"""The commands about runs and calls: all look and change nothing, but for ``runs cancel``."""
 
 from __future__ import annotations
 
 from perdure.cli.words.grammar import Commands, Parser, call_id, limit, run_id
 
-NOUNS: dict[str, tuple[str, ...]] = {"runs": ("ls", "show"), "calls": ("ls", "show", "explain"), "inbox": ()}
+NOUNS: dict[str, tuple[str, ...]] = {"runs": ("ls", "show", "cancel"), "calls": ("ls", "show", "explain"), "inbox": ()}
 _RUN_STATES = ("queued", "running", "waiting", "succeeded", "failed", "cancelled")
 _CALL_STATES = (
     *("prepared", "awaiting_approval", "running", "in_doubt"),
@@ -15,7 +15,7 @@ _CLASSES = ("external", "memory", "local", "read_only")
 
 def add_to(commands: Commands) -> None:
     """Add them."""
-    runs = commands.noun("runs", "list or show runs")
+    runs = commands.noun("runs", "list, show or cancel runs")
     ls = runs.add("ls", "list runs, newest first", ("look_cmd", "runs_ls"))
     ls.add_argument("--status", choices=_RUN_STATES, help="only runs in this state")
     ls.add_argument("--name", metavar="NAME", help="only runs of this name; may hold * and ?")
@@ -25,6 +25,12 @@ def add_to(commands: Commands) -> None:
     show = runs.add("show", "show where a run stands", ("look_cmd", "runs_show"))
     run_id(show)
     _times(show)
+    cancel = runs.add(
+        "cancel", "end runs that have not ended; what is in doubt stays in the inbox", ("end_cmd", "cancel")
+    )
+    cancel.add_argument("runs", metavar="RUN", nargs="+", help="ids, unique prefixes, or @last")
+    cancel.add_argument("--reason", metavar="TEXT", default="", help="kept with the run")
+    cancel.add_argument("--kill-owner", action="store_true", help="kill the process that drives the run first")
     calls = commands.noun("calls", "list, show or explain tool calls")
     ls = calls.add("ls", "list calls, oldest first", ("look_cmd", "calls_ls"))
     ls.add_argument("run", metavar="RUN", nargs="?", help="only of this run: its id, a unique prefix, or @last")

@@ -75,6 +75,10 @@ WHERE run_id = :run_id AND fence = :fence AND ended_at IS NULL
 SELECT {life}
 FROM run_attempts WHERE run_id = :run_id AND fence = :fence
 
+-- name: last_attempt
+SELECT {life}
+FROM run_attempts WHERE run_id = :run_id ORDER BY attempt DESC LIMIT 1
+
 -- name: list_attempts
 SELECT {life}
 FROM run_attempts WHERE run_id = :run_id ORDER BY attempt
@@ -89,6 +93,48 @@ UPDATE runs SET status = :status, reason = :reason, updated_at = max(updated_at,
   error_code = :error_code, error_detail = :error_detail, ended_by_call_id = :ended_by, lease_owner = NULL,
   lease_expires_at = NULL
 WHERE run_id = :run_id AND lease_fence = :fence AND status = 'running'
+
+-- name: ask_cancel
+UPDATE runs SET cancel_requested_at = :now, cancel_actor = :actor, cancel_reason = :reason,
+  updated_at = max(updated_at, :now)
+WHERE run_id = :run_id AND lease_fence = :fence AND status = 'running' AND cancel_requested_at IS NULL
+
+-- name: cancel_run
+UPDATE runs SET status = 'cancelled', reason = NULL, lease_fence = lease_fence + 1, lease_owner = NULL,
+  lease_expires_at = NULL, updated_at = max(updated_at, :now), cancel_requested_at = coalesce(cancel_requested_at, :now),
+  cancel_actor = CASE WHEN cancel_requested_at IS NULL THEN :actor ELSE cancel_actor END,
+  cancel_reason = CASE WHEN cancel_requested_at IS NULL THEN :reason ELSE cancel_reason END
+WHERE run_id = :run_id AND lease_fence = :fence AND status = :status
+
+-- name: cancel_of_run
+SELECT cancel_requested_at, cancel_actor, cancel_reason FROM runs WHERE run_id = :run_id
+
+-- name: cancel_asked
+SELECT 1 FROM runs WHERE run_id = :run_id AND lease_fence = :fence AND cancel_requested_at IS NOT NULL
+
+-- name: runs_to_cancel
+SELECT {run}
+FROM runs WHERE status = 'running' AND cancel_requested_at IS NOT NULL
+
+-- name: forget_cancel
+UPDATE runs SET cancel_requested_at = NULL, cancel_actor = NULL, cancel_reason = NULL WHERE run_id = :run_id
+
+-- name: takeovers_of_run
+SELECT takeovers, takeover_settled, (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.run_id
+  AND c.status IN ('succeeded','failed','cancelled','abandoned'))
+FROM runs r WHERE run_id = :run_id
+
+-- name: count_takeover
+UPDATE runs SET takeovers = :takeovers, takeover_settled = :settled WHERE run_id = :run_id AND lease_fence = :fence
+
+-- name: park_crash_loop
+UPDATE runs SET status = 'waiting', reason = 'crash_loop', lease_fence = lease_fence + 1, lease_owner = NULL,
+  lease_expires_at = NULL, updated_at = max(updated_at, :now)
+WHERE run_id = :run_id AND lease_fence = :fence AND status = 'running'
+
+-- name: crash_loops
+SELECT {run}
+FROM runs WHERE status = 'waiting' AND reason = 'crash_loop' ORDER BY run_no
 
 -- name: overdue_runs
 SELECT {run}
@@ -113,6 +159,12 @@ WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 -- name: get_step
 SELECT step_id, step_index, status, phase, name, occurrence, attempt, error_code, error_detail
 FROM run_steps WHERE run_id = :run_id AND name = :name AND occurrence = :occurrence
+
+-- name: close_steps
+UPDATE run_steps SET status = CASE status WHEN 'ready' THEN 'skipped' ELSE 'failed' END, error_code = :error_code,
+  error_detail = :error_detail, updated_at = :now
+WHERE run_id = :run_id AND status IN ('ready','running','blocked')
+  AND (SELECT lease_fence FROM runs WHERE run_id = run_steps.run_id) = :fence
 
 -- name: list_steps
 SELECT step_id, step_index, status, phase, name, occurrence, attempt, error_code, error_detail, created_at, updated_at
@@ -142,12 +194,13 @@ WHERE run_id = :run_id AND normalized_args_hash = :args_hash AND tool_name = :to
 INSERT INTO tool_calls (tool_call_id, run_id, step_id, created_at, updated_at, tool_name, raw_tool_name, tool_namespace,
   side_effect_class, replay_policy, guarantee, policy_rule, normalized_args_hash, effect_scope, occurrence,
   idempotency_key, dedupe_key, status, attempt, fence, branch, parent_call_id, call_index, repeat_of, request_ref,
-  prepared_at, started_at, finished_at, key_expires_at, valid_until, error_code, error_detail)
+  prepared_at, started_at, finished_at, key_expires_at, valid_until, not_before, error_code, error_detail)
 SELECT :tool_call_id, :run_id, :step_id, :now, :now, :tool_name, :raw_tool_name, :namespace, :side_effect_class,
   :replay_policy, :guarantee, :policy_rule, :args_hash, :effect_scope, :occurrence, :idempotency_key, :dedupe_key,
   :status, :attempt, :fence, :branch, :parent_call_id, :call_index, :repeat_of, :request, :now, :started_at,
-  :finished_at, :key_expires_at, :valid_until, :error_code, :error_detail
-WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+  :finished_at, :key_expires_at, :valid_until, :not_before, :error_code, :error_detail
+WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id
+  AND (cancel_requested_at IS NULL OR :status <> 'running')) = :fence
 
 -- name: get_call
 SELECT {call}
@@ -207,7 +260,7 @@ UPDATE tool_calls SET status = 'running', attempt = attempt + 1, fence = :fence,
   finished_at = NULL, not_before = NULL, error_code = NULL, error_detail = NULL, repeat_of = coalesce(:repeat_of, repeat_of),
   key_expires_at = coalesce(key_expires_at, :key_expires_at)
 WHERE call_no = :call_no AND status = :status
-  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id AND cancel_requested_at IS NULL) = :fence
 
 -- name: take_back_call
 UPDATE tool_calls SET status = 'prepared', attempt = attempt - 1, started_at = NULL, updated_at = :now, repeat_of = NULL
@@ -301,8 +354,13 @@ WHERE approval_id = :approval_id AND status = 'open'
 UPDATE approvals SET status = 'closed', decided_at = :now, actor = :actor, answer = :answer
 WHERE tool_call_id = :tool_call_id AND status = 'open'
 
+-- name: close_approvals_of_run
+UPDATE approvals SET status = 'closed', decided_at = :now, actor = :actor, answer = :answer
+WHERE run_id = :run_id AND status = 'open' AND tool_call_id IS NULL AND kind <> 'in_doubt'
+
 -- name: count_calls
-SELECT status, count(*) FROM tool_calls WHERE run_id = :run_id AND tool_namespace NOT IN ('memo','model','agent')
+SELECT status, count(*) FROM tool_calls
+WHERE run_id = :run_id AND tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')
 GROUP BY status ORDER BY status
 
 -- name: count_effects
@@ -319,7 +377,7 @@ FROM tool_calls WHERE tool_call_id = :tool_call_id
 -- name: public_calls
 SELECT {public}
 FROM tool_calls
-WHERE (:inner OR tool_namespace NOT IN ('memo','model','agent')) AND (:status IS NULL OR status = :status)
+WHERE (:inner OR tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')) AND (:status IS NULL OR status = :status)
   AND (:side_effect_class IS NULL OR side_effect_class = :side_effect_class)
   AND (:tool IS NULL OR tool_name GLOB :tool) AND (:since IS NULL OR updated_at >= :since)
 ORDER BY call_no LIMIT :limit
@@ -328,7 +386,7 @@ ORDER BY call_no LIMIT :limit
 SELECT {public}
 FROM tool_calls
 WHERE run_id = :run_id
-  AND (:inner OR tool_namespace NOT IN ('memo','model','agent')) AND (:status IS NULL OR status = :status)
+  AND (:inner OR tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')) AND (:status IS NULL OR status = :status)
   AND (:side_effect_class IS NULL OR side_effect_class = :side_effect_class)
   AND (:tool IS NULL OR tool_name GLOB :tool) AND (:since IS NULL OR updated_at >= :since)
 ORDER BY call_no LIMIT :limit

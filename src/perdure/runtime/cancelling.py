@@ -1,0 +1,155 @@
+"""The end of a run that somebody asks for (semantics §2.2, #39).
+
+Nobody drives it: it is cancelled at once, in one transaction. A living process drives it: the wish is written, and that
+process sees it at its next heartbeat or its next start, whichever is first; what is in flight is recorded before it
+ends. What is in doubt stays in the inbox in both cases.
+"""
+
+from __future__ import annotations
+
+import json
+
+from perdure.core.codec import encode
+from perdure.core.transitions import CallEvent, RunEvent, next_run_status
+from perdure.model.errors import NotFound
+from perdure.model.run import RunRow, RunStatus
+from perdure.model.toolcall import CallRow, CallStatus, Evidence
+from perdure.ports.clock import after, parse_time
+from perdure.runtime import recording
+from perdure.runtime.lease import OTHER_HOST_MARGIN_SECONDS, Liveness, liveness
+from perdure.runtime.life import Life, Surroundings
+from perdure.store.runs import LifeCounts, owner_from_text
+from perdure.store.sql_store import SqlStore
+
+CANCELLED = "cancelled"
+
+
+def cancel(around: Surroundings, store: SqlStore, run_id: str, *, actor: str, reason: str) -> RunRow:
+    """Cancel a run, or let its living owner know that it is to end, and return its row as it is then.
+
+    A run that has ended stays as it ended.
+
+    Raises:
+        NotFound: there is no such run.
+    """
+    row = store.runs.get(run_id)
+    if row is None:
+        raise NotFound(f"there is no run {run_id!r}")
+    if row.status.ended:
+        return row
+    if is_driven(store, row, around.clock.now()):
+        store.endings.ask_cancel(row, now=around.clock.now(), actor=actor, reason=reason)
+    else:
+        _cancel_now(around, store, row, actor=actor, reason=reason)
+    return store.runs.get(run_id) or row
+
+
+def is_driven(store: SqlStore, row: RunRow, now: str) -> bool:
+    """Return whether a process may still be at work on a run; of one on another host only its lease can tell."""
+    if row.status is not RunStatus.RUNNING or row.lease_owner is None:
+        return False
+    owner = owner_from_text(row.lease_owner)
+    state = liveness(owner)
+    if state is Liveness.ALIVE:
+        return not store.runs.has_left(row, owner)
+    if state is Liveness.UNKNOWN and row.lease_expires_at is not None:
+        return parse_time(now) < parse_time(after(row.lease_expires_at, OTHER_HOST_MARGIN_SECONDS))
+    return False
+
+
+def finish_asked(around: Surroundings) -> None:
+    """Cancel the runs whose owner has died before it saw that it should end them."""
+    if around.ledger.read(lambda store: store.endings.to_cancel()):
+        around.ledger.run(lambda store: _finish_all(around, store))
+
+
+def _finish_all(around: Surroundings, store: SqlStore) -> None:
+    for row in store.endings.to_cancel():
+        finish(around, store, row)
+
+
+def finish(around: Surroundings, store: SqlStore, row: RunRow) -> bool:
+    """Cancel a run for which somebody has asked, if nobody drives it any more; return whether it was cancelled."""
+    asked = store.endings.cancel_of(row.run_id)
+    if asked is None or row.status is not RunStatus.RUNNING or is_driven(store, row, around.clock.now()):
+        return False
+    _cancel_now(around, store, row, actor=asked.actor, reason=asked.reason)
+    return True
+
+
+def _cancel_now(around: Surroundings, store: SqlStore, row: RunRow, *, actor: str, reason: str) -> None:
+    next_run_status(row.status, RunEvent.CANCEL)
+    now = around.clock.now()
+    fence = store.endings.cancel(row, now=now, actor=actor, reason=reason)
+    for call in store.calls.open(row.run_id):
+        _end_call(around, store, call, fence, now)
+    _close(store, row.run_id, fence, now, _said(actor, reason))
+    if row.status is RunStatus.RUNNING:
+        store.runs.end_life(row.run_id, row.lease_fence, how="crashed", now=now, counts=LifeCounts())
+
+
+def _said(actor: str, reason: str) -> str:
+    return f"{actor} cancelled the run" + (f": {reason}" if reason else "")
+
+
+def _close(store: SqlStore, run_id: str, fence: int, now: str, said: str) -> None:
+    store.questions.close_of_run(run_id, answer=said, actor="perdure", now=now)
+    store.steps.close(run_id, fence, now=now, error_code=CANCELLED, error_detail=said)
+
+
+def _end_call(around: Surroundings, store: SqlStore, row: CallRow, fence: int, now: str) -> None:
+    if row.status is CallStatus.RUNNING:
+        if row.effectful:
+            lost = Evidence("attempt", now, "perdure", row.attempt, "lost", recording.SENDER_GONE)
+            store.calls.add_evidence(row.tool_call_id, lost)
+        store.calls.move(row, CallEvent.LOST if row.effectful else CallEvent.RERUN, fence, now)
+        row = store.calls.get(row.call_no)
+    if row.status is CallStatus.IN_DOUBT:
+        _ask_doubt(around, store, row, fence, now)
+    elif not row.status.settled:
+        withdraw(store, row, fence, now)
+
+
+def withdraw(store: SqlStore, row: CallRow, fence: int, now: str) -> None:
+    """Take back a call that was never started, and what was asked about it."""
+    store.questions.close_of_call(row.tool_call_id, answer="the run was cancelled", actor="perdure", now=now)
+    store.calls.move(row, CallEvent.WITHDRAWN, fence, now)
+
+
+def _ask_doubt(around: Surroundings, store: SqlStore, row: CallRow, fence: int, now: str) -> None:
+    """Settle a doubt by the late reply of its sender, or leave it in the inbox."""
+    replies = [item for item in store.calls.evidence(row.tool_call_id) if item.kind == "reply"]
+    for item in replies:
+        if item.says == "happened" and item.attempt == row.attempt:
+            text = item.detail or encode(None)
+            store.calls.succeed(row, fence, now, response=text, ref=item.ref, delivered_seq=None)
+            store.questions.close_of_call(row.tool_call_id, answer="a late reply", actor="perdure", now=now)
+            return
+    if store.questions.open_of_call(row.tool_call_id) is None:
+        store.questions.ask(
+            "a" + around.new_token(),
+            run_id=row.run_id,
+            fence=fence,
+            tool_call_id=row.tool_call_id,
+            kind="in_doubt",
+            summary=f"{recording.named(store, row)}: did it happen? the run was cancelled before anybody could tell",
+            detail=json.dumps({"attempt": row.attempt}),
+            request_hash=row.args_hash,
+            now=now,
+        )
+
+
+def cancel_life(life: Life, store: SqlStore, rows: list[CallRow]) -> None:
+    """End a run from inside, because its owner has seen that somebody wants it: all it had in flight is recorded.
+
+    Args:
+        rows: those that were open; what is in doubt among them stays in the inbox.
+    """
+    asked = store.endings.cancel_of(life.run_id)
+    now = life.now()
+    for row in rows:
+        current = store.calls.get(row.call_no)
+        if current.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL):
+            withdraw(store, current, life.fence, now)
+    said = _said(asked.actor, asked.reason) if asked is not None else "the run was cancelled"
+    _close(store, life.run_id, life.fence, now, said)
