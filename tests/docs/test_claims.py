@@ -94,7 +94,7 @@ def _parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
 
 def test_what_the_readme_says_is_missing_is_missing() -> None:
     commands, in_a_run, of_the_engine, agents = (_missing(line) for line in (1, 2, 3, 4))
-    assert len(commands) > 10
+    assert commands
     assert [name for name in commands if _exists(name)] == []
     names = [name.partition(".") for name in in_a_run]
     assert [

@@ -86,6 +86,7 @@ def _cancel_now(around: Surroundings, store: SqlStore, row: RunRow, *, actor: st
     _close(store, row.run_id, fence, now, _said(actor, reason))
     if row.status is RunStatus.RUNNING:
         store.runs.end_life(row.run_id, row.lease_fence, how="crashed", now=now, counts=LifeCounts())
+    store.seals.seal(row.run_id, now)
 
 
 def _said(actor: str, reason: str) -> str:

@@ -84,13 +84,14 @@ def _cancel(life: Life, store: SqlStore, rows: list[CallRow], how: str) -> None:
 def interrupt_life(life: Life, store: SqlStore) -> None:
     """Write in one transaction that a signal stopped this life: anybody may resume, and what was sent is in doubt."""
     open_rows = store.calls.open(life.run_id)
+    cancelled = store.endings.cancel_asked(life.run_id, life.fence)
     for row in open_rows:
-        row = recording.store_left_behind(life, store, row)
-        if row.status is CallStatus.IN_DOUBT and life.cancel_asked:
-            recording.ask_doubt(life, store, row, "the life was stopped before it was settled")
+        left = recording.store_left_behind(life, store, row)
+        if cancelled and left.status is CallStatus.IN_DOUBT:
+            recording.ask_doubt(life, store, left, "the life was stopped before it was settled")
     step = life.open_steps[-1] if life.open_steps else life.root
     write_checkpoint(life, store, step, INTERRUPT)
-    if store.endings.cancel_asked(life.run_id, life.fence):
+    if cancelled:
         _cancel(life, store, store.calls.open(life.run_id), "interrupted")
         return
     how = _with_senders(life, "interrupted")
