@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from perdure.ports.store import CrashPoint, SqlConnection, no_crash_point
 from perdure.store.calls import CallRows
-from perdure.store.listing import ListedRows
 from perdure.store.endings import EndRows
+from perdure.store.listing import ListedRows
 from perdure.store.questions import QuestionRows
 from perdure.store.runs import RunRows, StepRows
 from perdure.store.seals import SealRows

@@ -377,7 +377,8 @@ FROM tool_calls WHERE tool_call_id = :tool_call_id
 -- name: public_calls
 SELECT {public}
 FROM tool_calls
-WHERE (:inner OR tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')) AND (:status IS NULL OR status = :status)
+WHERE (:inner OR tool_namespace NOT IN ('memo','model','agent','timer','ask','critic'))
+  AND (:status IS NULL OR status = :status)
   AND (:side_effect_class IS NULL OR side_effect_class = :side_effect_class)
   AND (:tool IS NULL OR tool_name GLOB :tool) AND (:since IS NULL OR updated_at >= :since)
 ORDER BY call_no LIMIT :limit
@@ -386,7 +387,8 @@ ORDER BY call_no LIMIT :limit
 SELECT {public}
 FROM tool_calls
 WHERE run_id = :run_id
-  AND (:inner OR tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')) AND (:status IS NULL OR status = :status)
+  AND (:inner OR tool_namespace NOT IN ('memo','model','agent','timer','ask','critic'))
+  AND (:status IS NULL OR status = :status)
   AND (:side_effect_class IS NULL OR side_effect_class = :side_effect_class)
   AND (:tool IS NULL OR tool_name GLOB :tool) AND (:since IS NULL OR updated_at >= :since)
 ORDER BY call_no LIMIT :limit

@@ -11,13 +11,15 @@ DROP VIEW v_runs;
 CREATE VIEW v_runs AS
 SELECT r.run_id, r.name, r.status, r.reason, r.attempt, r.created_at, r.updated_at, r.error_code, r.error_detail,
   r.workspace,
-  (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.run_id AND c.tool_namespace NOT IN ('memo','model','agent'))
+  (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.run_id
+    AND c.tool_namespace NOT IN ('memo','model','agent','timer','ask','critic'))
     AS calls,
   r.entrypoint, r.deadline_at, r.active_seconds, l.started_at AS life_started_at, l.ended_at AS life_ended_at,
   l.how AS life_ended_how, json_extract(r.lease_owner, '$.pid') AS owner_pid,
   json_extract(r.lease_owner, '$.host') AS owner_host, r.lease_expires_at, s.name AS step_name, s.phase AS phase,
   (SELECT count(*) FROM run_steps i WHERE i.run_id = r.run_id) AS steps,
-  (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.run_id AND c.tool_namespace NOT IN ('memo','model','agent')
+  (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.run_id
+    AND c.tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')
     AND c.side_effect_class IN ('external','memory') AND c.status = 'succeeded') AS effects,
   (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.run_id
     AND c.status IN ('prepared','awaiting_approval','running','in_doubt') AND c.status = 'in_doubt') AS in_doubt,
@@ -38,7 +40,7 @@ SELECT c.call_no, c.tool_call_id, c.run_id, c.step_id, c.tool_namespace, c.tool_
   (julianday(c.finished_at) - julianday(c.started_at)) * 86400.0 AS seconds,
   c.parent_call_id, c.handle, c.policy_rule, c.dedupe_key, c.repeat_of, c.same_as, c.not_before, c.key_expires_at
 FROM tool_calls c LEFT JOIN run_steps s ON s.step_id = c.step_id
-WHERE c.tool_namespace NOT IN ('memo','model','agent');
+WHERE c.tool_namespace NOT IN ('memo','model','agent','timer','ask','critic');
 
 CREATE VIEW v_effects AS
 SELECT * FROM v_calls WHERE side_effect_class IN ('external','memory');
