@@ -7,6 +7,7 @@ stands behind the name goes to the command: `prove crash -x`, `prove soak --minu
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
+
+from tests.crash.loop import EVERY_POINT
 
 ROOT = Path(__file__).resolve().parent.parent
 CRASH = ("tests/crash",)
@@ -120,6 +123,7 @@ def planted(more: Sequence[str]) -> tuple[int, str]:
 
 def crash(more: Sequence[str]) -> tuple[int, str]:
     """Kill every program at every numbered point, and count at the provider."""
+    os.environ[EVERY_POINT] = "1"
     ran = run_tests(*CRASH, "-k", NO_COUNT, *more)
     told = ran.told
     return ran.code, f"points killed: {told['kills']}, {told['lives']} lives, {told['effects']} effects; {ran.line}"

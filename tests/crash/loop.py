@@ -6,6 +6,7 @@ person and the crash left its row started: after the commit of its intent and be
 
 import itertools
 import math
+import os
 import re
 import shutil
 from collections import Counter
@@ -20,6 +21,9 @@ from tests.crash.child import Order
 from tests.crash.support import AT_POINT, CRASHED, Call, Ended, Launcher, LedgerFile, LogReader, Person, planted
 
 SIDE_BY_SIDE = 2
+EVERY_POINT = "PERDURE_EVERY_POINT"
+SOME = 1 if os.environ.get(EVERY_POINT) else 3
+"""The step of the loops that need not go through every point each time: `python3 tasks.py prove crash` does."""
 QUIET_NUMBERS = 6  # whether a receipt shares a commit is a matter of timing, so runs differ by a few points
 Knob = dict[str, str]
 
@@ -132,20 +136,27 @@ class Bench:
         return dict(Counter(what.partition(":")[2] for what in whats if what.startswith(f"{tag}:")))
 
     def loop(
-        self, program: Program, *, before: tuple[Knob, ...] = (), bug: str | None = None, up_to: float = math.inf
+        self,
+        program: Program,
+        *,
+        before: tuple[Knob, ...] = (),
+        bug: str | None = None,
+        up_to: float = math.inf,
+        every: int = 1,
     ) -> list[Passage]:
         """Kill at point 1, 2, 3, … until lives end without a crash (or `up_to` that point), and return all passages.
 
+        `every` leaves points out: with 3, they are 1, 4, 7, ….
         `before` kills earlier lives of each run, so that the loop goes through the life that recovers.
         """
         passages: list[Passage] = []
         number = 1
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             while number <= up_to and (not passages or any(p.crashed_at for p in passages[-QUIET_NUMBERS:])):
-                batch = range(number, number + SIDE_BY_SIDE)
+                batch = range(number, number + SIDE_BY_SIDE * every, every)
                 knobs = [(*before, {AT_POINT: str(n)}) for n in batch]
                 passages += pool.map(lambda n, k: self.passage(program, k, n, bug=bug), batch, knobs)
-                number += SIDE_BY_SIDE
+                number += SIDE_BY_SIDE * every
         return passages
 
     def passage(self, program: Program, knobs: tuple[Knob, ...], number: int = 0, *, bug: str | None = None) -> Passage:

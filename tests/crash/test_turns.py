@@ -2,27 +2,25 @@
 
 import pytest
 
-from tests.crash.loop import Bench, WrongCount, WrongWait, kinds_of_points
+from tests.crash.loop import SOME, Bench, WrongCount, WrongWait, kinds_of_points
 from tests.crash.programs import STUBBORN, model_loop
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("function", ["main", "main_async"])
 def test_what_a_random_model_asks_for_is_done_once_wherever_it_is_killed(bench: Bench, function: str) -> None:
-    passages = bench.loop(model_loop(function))
+    passages = bench.loop(model_loop(function), every=SOME)
     crashed = [passage for passage in passages if passage.crashed_at]
-    assert len(crashed) >= 50
+    assert len(crashed) >= 50 // SOME
     assert all(len(passage.answers) == passage.was_due for passage in passages)
-    kinds = set(kinds_of_points(passages))
-    assert "before bind_turn_call" in kinds
-    if function == "main":  # in the other one, which number a challenge has is a matter of timing, and it can be missed
-        assert "before challenge_call" in kinds
+    if SOME == 1 and function == "main":  # in the other one the number of a point is a matter of timing
+        assert {"before bind_turn_call", "before challenge_call"} <= set(kinds_of_points(passages))
 
 
 @pytest.mark.timeout(120)
 def test_a_model_that_cites_one_receipt_again_and_again_gets_one_more(bench: Bench) -> None:
-    passages = bench.loop(STUBBORN)
-    assert sum(1 for passage in passages if passage.crashed_at) >= 40
+    passages = bench.loop(STUBBORN, every=SOME)
+    assert sum(1 for passage in passages if passage.crashed_at) >= 40 // SOME
 
 
 @pytest.mark.timeout(60)
