@@ -21,9 +21,9 @@ from perdure.ports.clock import Clock, SystemClock
 from perdure.ports.tool import Tool
 from perdure.runtime.accept import accept, spec_of
 from perdure.runtime.agent import LoadedFar, describe, load_agent, loading, name_of
+from perdure.runtime.budget_desk import BudgetDesk
 from perdure.runtime.claim import kill_owner
 from perdure.runtime.crashpoints import Knobs
-from perdure.runtime.desk import Desk
 from perdure.runtime.faces import Run
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.lease import mark_children, this_process
@@ -39,7 +39,7 @@ AnyTool = Tool[Any, Any]
 Main = Callable[..., Any]
 
 
-class Engine(Desk):
+class Engine(BudgetDesk):
     """One open ledger with its tools and policies; use it with ``with``.
 
     Args:
@@ -161,6 +161,7 @@ class Engine(Desk):
         main: Main | None = None,
         wait: bool = False,
         kill: bool = False,
+        grant: Mapping[str, object] | None = None,
     ) -> Outcome:
         """Settle what was started and go on with a run; a failed one reopens the call that ended it.
 
@@ -169,21 +170,33 @@ class Engine(Desk):
             main: the agent's function; loaded from where the run was started when left out.
             wait: stay and wait for people's answers.
             kill: kill the process that owns the run first.
+            grant: what the run may use more, as in ``grant``; recorded first, even if the run cannot be entered here.
 
         Raises:
             NotFound, LeaseHeld, RunCancelled, SpecError: it cannot be resumed.
+            UsageError, VerdictRefused: that cannot be granted.
         """
+        self._refuse_cancelled(self._row(run_id))
+        if grant is not None:
+            self.grant(run_id, grant)
         row = self._row(run_id)
-        self._refuse_cancelled(row)
         if kill:
             self._ledger.read(lambda store: kill_owner(store, row.run_id))
         return self._drive(self._job_of(row, main, wait, reopen=True))
 
-    async def aresume(self, run_id: str, *, main: Main | None = None, wait: bool = False) -> Outcome:
+    async def aresume(
+        self,
+        run_id: str,
+        *,
+        main: Main | None = None,
+        wait: bool = False,
+        grant: Mapping[str, object] | None = None,
+    ) -> Outcome:
         """Do what ``resume`` does inside a running event loop."""
-        row = self._row(run_id)
-        self._refuse_cancelled(row)
-        return await self._adrive(self._job_of(row, main, wait, reopen=True))
+        self._refuse_cancelled(self._row(run_id))
+        if grant is not None:
+            self.grant(run_id, grant)
+        return await self._adrive(self._job_of(self._row(run_id), main, wait, reopen=True))
 
     def scope(
         self, run_id: str, inputs: Mapping[str, Any] | None = None, *, wait: bool = False

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.cli.look_cmd import summary
 from perdure.cli.opening import engine_of, settings_of
 from perdure.cli.output import Output, note
-from perdure.model.errors import NotFound, PerdureError
+from perdure.model.errors import NotFound, PerdureError, UsageError
 
 if TYPE_CHECKING:
     from perdure.config.job import JobFile
@@ -52,15 +52,33 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 def resume(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure resume``."""
+    granted = _granted(options.grant)
     with engine_of(options) as engine:
-        return go_on(output, engine, options.run, wait=options.wait, kill=options.kill_owner)
+        return go_on(output, engine, options.run, wait=options.wait, kill=options.kill_owner, grant=granted)
 
 
-def go_on(output: Output, engine: Engine, run: str, *, wait: bool = False, kill: bool = False) -> int:
+def _granted(given: Sequence[str]) -> Mapping[str, object] | None:
+    from perdure.core.budget import BadGrant, parse_grant
+
+    try:
+        return parse_grant(given) if given else None
+    except BadGrant as problem:
+        raise UsageError(f"--grant: {problem}", next_command="perdure resume --help") from None
+
+
+def go_on(
+    output: Output,
+    engine: Engine,
+    run: str,
+    *,
+    wait: bool = False,
+    kill: bool = False,
+    grant: Mapping[str, object] | None = None,
+) -> int:
     """Resume a run, print where it stands, and return its exit code."""
     run_id = engine.find_run(run)
     with _telling(engine, run_id, wait):
-        return _live(output, engine, run_id, lambda: engine.resume(run_id, wait=wait, kill=kill))
+        return _live(output, engine, run_id, lambda: engine.resume(run_id, wait=wait, kill=kill, grant=grant))
 
 
 def _warn(job: JobFile, policies: Sequence[Path]) -> None:

@@ -99,6 +99,8 @@ class BudgetsModel(Edge):
     max_tool_calls: Count | None = None
     max_retries_per_tool_call: Count | None = None
     max_same_error_repeats: Count | None = None
+    max_tokens: Count | None = None
+    max_usd: Positive | None = None
 
 
 class EscalationModel(Edge):

@@ -26,17 +26,26 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+AUTH = "auth"
+AMBIGUOUS_RECIPIENT = "ambiguous_recipient"
+
+
 class ToolFailed(Exception):
     """Raised by a tool to say that nothing happened.
 
     Args:
         message: why.
         retry: whether a later attempt may do better.
+        kind: ``"auth"`` where the provider did not take the credentials, ``"ambiguous_recipient"`` where it is not
+            certain who is meant; a job's ``escalation`` may want a person to be asked about these.
     """
 
-    def __init__(self, message: str = "", *, retry: bool = True) -> None:
+    def __init__(self, message: str = "", *, retry: bool = True, kind: str | None = None) -> None:
         super().__init__(message)
+        if kind not in (None, AUTH, AMBIGUOUS_RECIPIENT):
+            raise ValueError(f"ToolFailed(kind={kind!r}) is neither {AUTH!r} nor {AMBIGUOUS_RECIPIENT!r}")
         self.retry = retry
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ def attempts_allowed(life: Life, decision: Decision | None) -> int:
     if decision is not None and decision.max_attempts is not None:
         return decision.max_attempts
     budget = life.spec.get("budgets", {}).get("max_retries_per_tool_call")
-    return max(1, int(budget)) if budget is not None else DEFAULT_MAX_ATTEMPTS
+    return (max(1, int(budget)) if budget is not None else DEFAULT_MAX_ATTEMPTS) + life.account.retries
 
 
 def attempts_left(life: Life, row: CallRow, decision: Decision | None) -> int:

@@ -13,7 +13,7 @@ from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.errors import CallDenied, CallError, DeadlineExceeded
 from perdure.model.run import RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import cancelling, challenges, recording
+from perdure.runtime import cancelling, challenges, limits, recording
 from perdure.runtime.actions import LIVING_SENDERS
 from perdure.runtime.checkpointing import INTERRUPT, write_checkpoint
 from perdure.runtime.lease import end_children
@@ -30,6 +30,9 @@ _PRECEDENCE = (
     WaitReason.BUDGET,
     WaitReason.TIMER,
 )
+
+
+_ANSWERED_MEANWHILE = (WaitReason.IN_DOUBT, WaitReason.CHALLENGE, WaitReason.BUDGET, WaitReason.QUESTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def _leave(life: Life, store: SqlStore, ending: Ending) -> None:
     if reason is not None:
         block_open_steps(life, store)
         _finish(life, store, RunEvent.PARK, reason=reason, how=f"waiting ({reason})")
-        if reason in (WaitReason.IN_DOUBT, WaitReason.CHALLENGE) and not store.questions.awaited(life.run_id):
+        if reason in _ANSWERED_MEANWHILE and not store.questions.awaited(life.run_id):
             # What it waited for came while the life was being drained.
             store.runs.queue(life.run_id, RunStatus.WAITING, life.now())
         return
@@ -94,6 +97,7 @@ def interrupt_life(life: Life, store: SqlStore) -> None:
     if cancelled:
         _cancel(life, store, store.calls.open(life.run_id), "interrupted")
         return
+    store.budgets.charge_time(life.run_id, life.fence, active_seconds=limits.charge_time(life), now=life.now())
     how = _with_senders(life, "interrupted")
     store.runs.end_life(life.run_id, life.fence, how=how, now=life.now(), counts=life.counts(0))
     store.seals.seal(life.run_id, life.now())
@@ -194,6 +198,7 @@ def _finish(
         error_code=error_code,
         error_detail=error_detail,
         ended_by=ended_by,
+        active_seconds=limits.charge_time(life),
     )
     how = _with_senders(life, how)
     store.runs.end_life(life.run_id, life.fence, how=how, now=life.now(), counts=life.counts(unmet))

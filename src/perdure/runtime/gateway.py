@@ -89,6 +89,9 @@ class Gateway:
             return (yield from self._attempt(operation, request.tool, request.decision, begun.row, request))
         if begun.gate is not Gate.PASS:
             return (yield from self._held_back(request, operation, begun)), None
+        if begun.held is not None:
+            yield Park(begun.held)
+            return (yield Commit(lambda store: store.calls.get(begun.row.call_no))), None
         return begun.row, None
 
     def _start(self, request: CallRequest, operation: Operation, row: CallRow) -> Loop:

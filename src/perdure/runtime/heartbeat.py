@@ -6,6 +6,7 @@ import threading
 
 from perdure.model.errors import LeaseLost, StoreError
 from perdure.ports.clock import after
+from perdure.runtime import limits
 from perdure.runtime.lease import HEARTBEAT_SECONDS, LEASE_SECONDS
 from perdure.runtime.life import Life
 from perdure.store.sql_store import SqlStore
@@ -15,7 +16,7 @@ class Heartbeat:
     """One thread that renews all leases; started with the first life."""
 
     def __init__(self) -> None:
-        self._lives: dict[Life, float] = {}
+        self._lives: set[Life] = set()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -23,7 +24,7 @@ class Heartbeat:
     def add(self, life: Life) -> None:
         """Begin to renew a life's lease."""
         with self._lock:
-            self._lives[life] = life.elapsed_seconds()
+            self._lives.add(life)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._beat, name="perdure-heartbeat", daemon=True)
                 self._thread.start()
@@ -31,7 +32,7 @@ class Heartbeat:
     def remove(self, life: Life) -> None:
         """Stop renewing a life's lease."""
         with self._lock:
-            self._lives.pop(life, None)
+            self._lives.discard(life)
 
     def tell_of_cancel(self, run_id: str) -> None:
         """Let a life of this process see at once that somebody wants its end."""
@@ -54,18 +55,17 @@ class Heartbeat:
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_SECONDS):
             with self._lock:
-                lives = list(self._lives.items())
-            for life, charged in lives:
-                self._renew(life, charged)
+                lives = list(self._lives)
+            for life in lives:
+                self._renew(life)
 
-    def _renew(self, life: Life, charged_seconds: float) -> None:
-        elapsed = life.elapsed_seconds()
+    def _renew(self, life: Life) -> None:
         asked_at = life.around.clock.monotonic()
         now = life.now()
         expires = after(now, LEASE_SECONDS)
 
         def renew(store: SqlStore) -> bool:
-            charged = elapsed - charged_seconds
+            charged = limits.charge_time(life)
             store.runs.renew(life.run_id, life.fence, now=now, expires=expires, active_seconds=charged)
             return store.endings.cancel_asked(life.run_id, life.fence)
 
@@ -80,6 +80,3 @@ class Heartbeat:
         life.leased_at = asked_at
         if cancelled:
             life.cancel()
-        with self._lock:
-            if life in self._lives:
-                self._lives[life] = elapsed

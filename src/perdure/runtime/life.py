@@ -20,6 +20,7 @@ from perdure.model.run import Owner, RunRow
 from perdure.model.toolcall import CallRow
 from perdure.ports.clock import Clock
 from perdure.ports.tool import StandIns
+from perdure.runtime.account import LifeAccount
 from perdure.runtime.context import Context
 from perdure.runtime.conversations import Conversations
 from perdure.runtime.crashpoints import Knobs, Place
@@ -123,6 +124,7 @@ class Life(_Rows):
         self.context = Context()
         self.conversations = Conversations(self.context)
         self.operations = Operations()
+        self.account = LifeAccount()
         self.root = StepScope(f"{run.run_id}.s0", "main", "run", 0)
         self.steps: dict[tuple[str, int], StepRow] = {}
         self.step_counts: dict[str, int] = {}
@@ -155,6 +157,10 @@ class Life(_Rows):
     def elapsed_seconds(self) -> float:
         """Return the seconds since this life claimed the run."""
         return self.around.clock.monotonic() - self.began_at
+
+    def active_seconds(self) -> float:
+        """Return for how many of them it was at work: what it waited for people is not charged (C19)."""
+        return self.elapsed_seconds()
 
     def decision(self, tool: AnyTool) -> Decision:
         """Return what the policy says of a tool; asked once per life."""

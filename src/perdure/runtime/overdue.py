@@ -8,6 +8,9 @@ from perdure.model.toolcall import DENIED, CallStatus
 from perdure.runtime.life import Surroundings
 from perdure.store.sql_store import SqlStore
 
+EXPIRED = "it expired: "
+"""How the reason of a call begins whose approval came to its end with the deadline."""
+
 
 def end_overdue_runs(around: Surroundings) -> None:
     """End every waiting run whose absolute deadline has passed; what is in doubt stays in the inbox."""
@@ -26,7 +29,7 @@ def _end(store: SqlStore, run: RunRow, now: str) -> None:
     for row in store.calls.open(run.run_id):
         if row.status is CallStatus.AWAITING_APPROVAL:
             store.calls.move(
-                row, CallEvent.REFUSED, run.lease_fence, now, error_code=DENIED, error_detail=f"it expired: {said}"
+                row, CallEvent.REFUSED, run.lease_fence, now, error_code=DENIED, error_detail=f"{EXPIRED}{said}"
             )
             store.questions.close_of_call(row.tool_call_id, answer="expired", actor="perdure", now=now)
         elif row.status is CallStatus.PREPARED:

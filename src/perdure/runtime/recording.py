@@ -14,6 +14,7 @@ from perdure.model.errors import CallError, ConstraintViolated, LeaseLost, Perdu
 from perdure.model.toolcall import INNER_NAMESPACES, CallKey, CallRow, CallStatus, Evidence, ReplayPolicy
 from perdure.ports.clock import after
 from perdure.ports.tool import Probe, ToolFailed
+from perdure.runtime import escalations
 from perdure.runtime.actions import Ended, Outcome
 from perdure.runtime.life import Life
 from perdure.store.questions import NOTICE_KIND
@@ -57,6 +58,7 @@ def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -
         add_evidence(life, store, row, "attempt", "done", ref=ref)
         close_question(life, store, row, "the call succeeded")
     life.delivered = seq
+    escalations.note_success(life, store, row)
     if row.tool_namespace not in INNER_NAMESPACES:
         life.last_tool_call_id = row.tool_call_id
     return True
@@ -140,6 +142,9 @@ def store_setback(life: Life, store: SqlStore, row: CallRow, outcome: Outcome, a
         if row.call_no in life.resent:
             # Refused was this request; an earlier one with the same key may have gone through, and its answer was lost.
             return _lose(life, store, current, error) if not late else current
+        asked = escalations.note_error(life, store, row, error)
+        if asked is not None and error is not None and not late:
+            return escalations.ask(life, store, current, error, asked, named(store, row))
         if outcome.retry and row.attempt < attempts_allowed:
             wait = _backoff(life, row)
             store.calls.move(current, CallEvent.NOT_DONE, life.fence, now, not_before=after(now, wait))
@@ -152,6 +157,9 @@ def store_setback(life: Life, store: SqlStore, row: CallRow, outcome: Outcome, a
     if current.effectful:
         add_evidence(life, store, row, "attempt", "lost", detail=says)
         return _lose(life, store, current, error)
+    asked = escalations.note_error(life, store, row, error)
+    if asked is not None and error is not None:
+        return escalations.ask(life, store, current, error, asked, named(store, row))
     return _fail(life, store, current, error, now)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any
 
@@ -144,6 +145,11 @@ def _commands(question: Question) -> tuple[str, ...]:
     if question.kind == "approval":
         approval = question.approval_id
         return (f"perdure approve {approval}", f"perdure deny {approval} --reason TEXT")
+    if question.kind == "budget":
+        grant = json.loads(question.detail or "{}").get("grant", "")
+        return (f"perdure resume {shlex.quote(question.run_id)} --grant {grant}",)
+    if question.escalation is not None:
+        return (f"perdure answer {question.approval_id} retry", f"perdure answer {question.approval_id} 'give up'")
     return (f"perdure answer {question.approval_id} seen",)
 
 

@@ -43,6 +43,7 @@ class CallRequest:
         row: the row whose outcome was delivered.
         listed: the rows that a challenge has told the model of.
         adopted: that row was made for another call.
+        unlimited: no budget holds it back: it says what was used already.
     """
 
     tool: AnyTool
@@ -61,6 +62,7 @@ class CallRequest:
     row: CallRow | None = None
     listed: list[int] = field(default_factory=list[int])
     adopted: bool = False
+    unlimited: bool = False
 
     def freeze(self, *, copy: bool) -> None:
         """Fix the exact request before anything else can run.

@@ -10,7 +10,7 @@ from typing import Any
 from perdure.model.errors import LeaseLost, RunSuspended, StoreError
 from perdure.model.policy import Policy
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import doubts, drive_sync, late_receipt, starting
+from perdure.runtime import doubts, drive_sync, late_receipt, limits, starting
 from perdure.runtime.claim import claim
 from perdure.runtime.door import Door
 from perdure.runtime.ending import Ending, end_children_of_doubts, end_life, interrupt_life
@@ -168,7 +168,13 @@ class Runner:
         problem = starting.deadline_problem(life)
         if problem is not None:
             return Ending(error=problem)
-        return Ending(suspended=True) if waits else None
+        if waits:
+            return Ending(suspended=True)
+        asked = None if life.waits else life.ledger.run(lambda store: limits.barred(life, store))
+        if asked is None:
+            return None
+        life.parked_for.append((asked, None, ()))
+        return Ending(suspended=True)
 
     def forget(self, life: Life) -> None:
         """Stop renewing the lease of a life that has ended."""
@@ -227,3 +233,4 @@ def _load(life: Life, store: SqlStore) -> None:
         )
         life.next_step_index = 1
     life.step_counts[life.root.name] = 1
+    limits.load(life, store)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from perdure.core.conditions import approval_needed, check_args
 from perdure.core.identity import Gate, GuardFacts, citation_error, guard, idempotency_key, joinable, kin
 from perdure.model.errors import DeadlineExceeded, DedupeConflict, UsageError
+from perdure.model.run import WaitReason
 from perdure.model.toolcall import DENIED, INNER_NAMESPACES, CallRow, CallStatus, Repeat
 from perdure.ports.clock import FOREVER, after, parse_time
-from perdure.runtime import artifacts, recording
+from perdure.runtime import artifacts, limits, recording
 from perdure.runtime.challenges import ask_approval, passed_for
 from perdure.runtime.checkpointing import pre_side_effect
 from perdure.runtime.life import Life
@@ -33,6 +34,7 @@ class Begun:
     gate: Gate = Gate.PASS
     kin: tuple[CallRow, ...] = ()
     problem: str = ""
+    held: WaitReason | None = None
 
 
 def find_or_mint(life: Life, store: SqlStore, request: CallRequest, operation: Operation) -> Begun:
@@ -156,12 +158,14 @@ def _adopt(life: Life, store: SqlStore, row: CallRow, request: CallRequest) -> N
 
 def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operation) -> Begun:
     status, refused = first_status(life, request)
+    held: WaitReason | None = None
     gate, against, problem = _OPEN
     if status is CallStatus.PREPARED:
         gate, against, problem = _gate(life, store, request, None)
         if gate is Gate.PASS:
             _check_deadline(life)
-            status = CallStatus.RUNNING
+            held = limits.held(life, store, request)
+            status = CallStatus.RUNNING if held is None else status
     if status is CallStatus.RUNNING and request.decision.side_effect_class.effectful:
         pre_side_effect(life, store, request.frame.step)
     row = insert(life, store, request, status, refused, life.next_call_number)
@@ -172,7 +176,7 @@ def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operatio
     operation.minted = True
     operation.started = status is CallStatus.RUNNING
     _note_start(life, row)
-    return Begun(row, status is CallStatus.RUNNING, gate, against, problem)
+    return Begun(row, status is CallStatus.RUNNING, gate, against, problem, held)
 
 
 def first_status(life: Life, request: CallRequest) -> tuple[CallStatus, str | None]:
@@ -234,6 +238,9 @@ def try_start(life: Life, store: SqlStore, request: CallRequest, operation: Oper
     if gate is not Gate.PASS:
         return Begun(row, False, gate, against, problem)
     _check_deadline(life)
+    held = limits.held(life, store, request)
+    if held is not None:
+        return Begun(row, held=held)
     now = life.now()
     if request.decision.side_effect_class.effectful:
         pre_side_effect(life, store, request.frame.step)

@@ -8,8 +8,9 @@ from typing import Any
 
 from perdure.model.errors import RunSuspended
 from perdure.model.run import StepStatus
+from perdure.runtime import drive_sync, limits
 from perdure.runtime.checkpointing import STEP_BOUNDARY, write_checkpoint
-from perdure.runtime.frame import StepScope, current_step
+from perdure.runtime.frame import StepScope, current_step, frame_here
 from perdure.runtime.life import Life
 from perdure.store.runs import StepRow
 from perdure.store.sql_store import SqlStore
@@ -27,8 +28,38 @@ class Step:
         self._token: Token[StepScope | None] | None = None
 
     def __enter__(self) -> StepScope:
+        self._look_up()
+        if self._known is None and not limits.step_may_start(self._life):
+            self._wait_here()
+        return self._open()
+
+    def _look_up(self) -> None:
         life = self._life
         life.check_open()
+        count = life.step_counts.get(self._name, 0) + 1
+        self._known = life.steps.get((self._name, count))
+
+    def _wait_here(self) -> None:
+        """Wait for a grant: the steps, or another budget of the run, are used up."""
+        life = self._life
+        operation = life.operations.begin(frame_here(life.root))
+        try:
+            drive_sync.drive(life, limits.admit_step(life), operation)
+        finally:
+            life.operations.end(operation)
+
+    async def _wait_in_loop(self) -> None:
+        from perdure.runtime import drive_async
+
+        life = self._life
+        operation = life.operations.begin(frame_here(life.root))
+        try:
+            await drive_async.drive(life, limits.admit_step(life), operation)
+        finally:
+            life.operations.end(operation)
+
+    def _open(self) -> StepScope:
+        life = self._life
         count = life.step_counts.get(self._name, 0) + 1
         life.step_counts[self._name] = count
         self._known = life.steps.get((self._name, count))
@@ -64,7 +95,10 @@ class Step:
             life.around.knobs.step_ended(life.place_of_step(scope))
 
     async def __aenter__(self) -> StepScope:
-        return self.__enter__()
+        self._look_up()
+        if self._known is None and not limits.step_may_start(self._life):
+            await self._wait_in_loop()
+        return self._open()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

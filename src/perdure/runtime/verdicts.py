@@ -18,6 +18,7 @@ from perdure.model.policy import DEFAULT_PROBE_LAG_SECONDS
 from perdure.model.run import RunStatus, WaitReason
 from perdure.model.toolcall import DENIED, CallRow, CallStatus, Evidence, ReplayPolicy
 from perdure.ports.clock import seconds_between
+from perdure.runtime import escalations
 from perdure.runtime.lease import Liveness, liveness, living_children
 from perdure.store.questions import Question
 from perdure.store.sql_store import SqlStore
@@ -166,6 +167,8 @@ def decide_approval(store: SqlStore, approval_id: str, *, approved: bool, actor:
     question = store.questions.get(approval_id)
     if question is None:
         raise NotFound(f"there is no question {approval_id!r}", next_command="perdure inbox")
+    if question.escalation is not None:
+        return _settle_escalation(store, question, retry=approved, actor=actor, reason=reason, now=now)
     row = _row_of(store, question)
     if question.status != "open" or question.kind != "approval" or row.status is not CallStatus.AWAITING_APPROVAL:
         raise VerdictRefused(f"{approval_id} is {question.status} ({question.kind}), not an open approval")
@@ -192,9 +195,22 @@ def answer_question(store: SqlStore, approval_id: str, *, text: str, actor: str,
     question = store.questions.get(approval_id)
     if question is None:
         raise NotFound(f"there is no question {approval_id!r}", next_command="perdure inbox")
+    if question.escalation is not None:
+        retry = escalations.wants_retry(text, question)
+        _settle_escalation(store, question, retry=retry, actor=actor, reason="", now=now)
+        return
     if question.status != "open" or not question.is_notice:
         raise VerdictRefused(f"{approval_id} is {question.status} ({question.kind}), and takes no answer in words")
     store.questions.answer(approval_id, answer=text, actor=actor, now=now)
+
+
+def _settle_escalation(
+    store: SqlStore, question: Question, *, retry: bool, actor: str, reason: str, now: str
+) -> CallRow:
+    fence = _fence(store, _row_of(store, question))
+    row = escalations.settle(store, question, fence, retry=retry, actor=actor, reason=reason, now=now)
+    let_the_run_go_on(store, row.run_id, now)
+    return row
 
 
 def _row_of(store: SqlStore, question: Question) -> CallRow:

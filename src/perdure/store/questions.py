@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from perdure.store.statements import Statements
@@ -26,7 +27,15 @@ class Question:
     @property
     def is_notice(self) -> bool:
         """Whether it tells a person of something that has happened: no run waits for its answer."""
-        return self.kind == NOTICE_KIND and self.tool_call_id is not None
+        return self.kind == NOTICE_KIND and self.tool_call_id is not None and self.escalation is None
+
+    @property
+    def escalation(self) -> str | None:
+        """Which failure of a call a person is asked about before the run goes on (R042), if that is what is asked."""
+        if self.kind != NOTICE_KIND or not self.detail:
+            return None
+        found: str | None = json.loads(self.detail).get("escalation")
+        return found
 
 
 NOTICE_KIND = "question"

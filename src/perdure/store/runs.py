@@ -137,8 +137,9 @@ class RunRows:
         error_code: str | None = None,
         error_detail: str | None = None,
         ended_by: str | None = None,
+        active_seconds: float = 0.0,
     ) -> None:
-        """Write how the life left the run, and give up the lease."""
+        """Write how the life left the run, charge its last stretch of time, and give up the lease."""
         self._do.write_one(
             "end_run",
             run_id=run_id,
@@ -150,6 +151,7 @@ class RunRows:
             error_code=error_code,
             error_detail=error_detail,
             ended_by=ended_by,
+            active_seconds=active_seconds,
         )
 
     def end_life(self, run_id: str, fence: int, *, how: str, now: str, counts: LifeCounts) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.ports.store import CrashPoint, SqlConnection, no_crash_point
+from perdure.store.budgets import BudgetRows
 from perdure.store.calls import CallRows
 from perdure.store.endings import EndRows
 from perdure.store.listing import ListedRows
@@ -29,6 +30,7 @@ class SqlStore:
         self.questions = QuestionRows(self._statements)
         self.seals = SealRows(self._statements)
         self.listed = ListedRows(self._statements)
+        self.budgets = BudgetRows(self._statements)
 
     def another(self) -> SqlStore:
         """Return the same ledger on a new connection, for when this one has failed.

@@ -18,3 +18,11 @@ def add_to(commands: Commands) -> None:
     run_id(resume)
     resume.add_argument("--kill-owner", action="store_true", help="kill the process that owns the run first")
     resume.add_argument("--wait", action="store_true", help="stay until people have answered")
+    resume.add_argument(
+        "--grant",
+        metavar="NAME=AMOUNT",
+        action="append",
+        default=[],
+        help="let the run use more: minutes calls steps tokens usd retries errors, "
+        "deadline=MOMENT or deadline=+2h; several with commas",
+    )

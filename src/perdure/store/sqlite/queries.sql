@@ -91,7 +91,7 @@ WHERE run_id = :run_id AND lease_fence = :fence AND status = 'running'
 -- name: end_run
 UPDATE runs SET status = :status, reason = :reason, updated_at = max(updated_at, :now), result_ref = :result,
   error_code = :error_code, error_detail = :error_detail, ended_by_call_id = :ended_by, lease_owner = NULL,
-  lease_expires_at = NULL
+  lease_expires_at = NULL, active_seconds = active_seconds + :active_seconds
 WHERE run_id = :run_id AND lease_fence = :fence AND status = 'running'
 
 -- name: ask_cancel
@@ -454,3 +454,59 @@ DELETE FROM unsealed WHERE run_id = :run_id AND tool_call_id IN (SELECT value FR
 
 -- name: seal_again
 INSERT OR IGNORE INTO unsealed (run_id, tool_call_id) VALUES (:run_id, :tool_call_id)
+
+-- name: open_budget
+INSERT OR IGNORE INTO run_budgets (run_id, charged_to, tool_calls, steps)
+SELECT :run_id, :charged_to,
+  (SELECT count(*) FROM tool_calls WHERE run_id = :run_id AND tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')
+    AND (status IN ('running','in_doubt','succeeded','abandoned') OR (status = 'failed' AND attempt > 0))),
+  (SELECT count(*) FROM run_steps WHERE run_id = :run_id AND step_index > 0)
+
+-- name: get_budget
+SELECT b.tool_calls, b.steps, b.tokens, b.usd_micros, b.same_errors, b.last_error, b.last_error_tool,
+  (SELECT total(active_seconds) FROM runs WHERE run_id = b.run_id
+    OR run_id IN (SELECT run_id FROM run_budgets WHERE charged_to = b.run_id)),
+  own.charged_to IS NOT NULL OR EXISTS (SELECT 1 FROM run_budgets WHERE charged_to = b.run_id)
+FROM run_budgets own JOIN run_budgets b ON b.run_id = coalesce(own.charged_to, own.run_id)
+WHERE own.run_id = :run_id
+
+-- name: charge_usage
+UPDATE run_budgets SET tokens = tokens + :tokens, usd_micros = usd_micros + :usd_micros
+WHERE run_id = (SELECT coalesce(charged_to, run_id) FROM run_budgets WHERE run_id = :run_id)
+  AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+
+-- name: note_error
+UPDATE run_budgets SET same_errors = :count, last_error = :error, last_error_tool = :tool_name
+WHERE run_id = (SELECT coalesce(charged_to, run_id) FROM run_budgets WHERE run_id = :run_id)
+  AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+
+-- name: charge_time
+UPDATE runs SET active_seconds = active_seconds + :active_seconds, updated_at = max(updated_at, :now)
+WHERE run_id = :run_id AND lease_fence = :fence
+
+-- name: add_grant
+INSERT INTO run_grants (run_id, at, actor, kind, amount, approval_id)
+SELECT :run_id, :now, :actor, :kind, :amount, :approval_id
+WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+
+-- name: expired_calls
+SELECT call_no FROM tool_calls
+WHERE run_id = :run_id AND status = 'failed' AND error_code = 'denied'
+  AND substr(error_detail, 1, length(:because)) = :because
+ORDER BY call_no
+
+-- name: list_grants
+SELECT at, actor, kind, amount, approval_id FROM run_grants WHERE run_id = :run_id ORDER BY grant_no
+
+-- name: extend_deadline
+UPDATE runs SET deadline_at = :deadline_at, updated_at = max(updated_at, :now)
+WHERE run_id = :run_id AND lease_fence = :fence
+
+-- name: meet_condition
+INSERT INTO run_conditions (run_id, condition, at, evidence)
+SELECT :run_id, :condition, :now, :evidence
+WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+ON CONFLICT (run_id, condition) DO UPDATE SET at = excluded.at, evidence = excluded.evidence
+
+-- name: list_conditions
+SELECT condition, at, evidence FROM run_conditions WHERE run_id = :run_id ORDER BY condition
