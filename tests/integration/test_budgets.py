@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import perdure
-from perdure import CallFailed, Engine, Outcome, ToolFailed, UsageError, VerdictRefused, tool
+from perdure import Engine, Outcome
 from perdure.testing import FakeClock
 from tests.integration.engine_support import FAST, Outside, mailer
 

@@ -133,5 +133,5 @@ def test_keys_that_ask_for_nothing_need_no_warning() -> None:
         "artifacts": {"expected_outputs": ["a"]},
     }
     assert not_enforced(sections) == []
-    sections["escalation"]["ask_human_on_auth_failure"] = True
-    assert not_enforced(sections) == ["escalation.ask_human_on_auth_failure"]
+    sections["constraints"]["must_cite_sources"] = True
+    assert not_enforced(sections) == ["constraints.must_cite_sources"]

@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WATCH_SECONDS = 0.25
 _NOT_ENFORCED = {
-    "budgets": ("max_steps", "max_tool_calls", "max_wallclock_minutes", "max_same_error_repeats"),
     "constraints": ("allowed_domains", "must_cite_sources"),
-    "escalation": (
-        "ask_human_on_ambiguous_recipient",
-        "ask_human_on_auth_failure",
-        "ask_human_on_repeated_failures",
-    ),
     "artifacts": ("workspace_dir",),
 }
 

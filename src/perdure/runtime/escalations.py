@@ -41,7 +41,7 @@ def note_error(life: Life, store: SqlStore, row: CallRow, error: BaseException |
     if error is None or isinstance(error, CallError):
         return None
     count = _count(life, store, row, f"{type(error).__name__}: {error}"[:_LONGEST_ERROR])
-    asked = life.spec.get("escalation") or {}
+    asked = life.section("escalation")
     kind = error.kind if isinstance(error, ToolFailed) else None
     if kind in (AUTH, AMBIGUOUS_RECIPIENT) and asked.get(_KEYS[kind]) is True:
         return kind

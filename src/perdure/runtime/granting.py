@@ -59,7 +59,8 @@ def _still_hit(store: SqlStore, run: RunRow, wanted: Limit | None) -> bool:
 
 
 def _checked(run: RunRow, given: Mapping[str, object], now: str) -> dict[str, str]:
-    budgets, amounts, problems = spec_of(run).get("budgets") or {}, dict[str, str](), list[str]()
+    budgets: Mapping[str, object] = spec_of(run).get("budgets") or {}
+    amounts, problems = dict[str, str](), list[str]()
     for name, amount in given.items():
         try:
             amounts[name] = _deadline(run, amount, now) if name == DEADLINE else _amount(budgets, name, amount)
@@ -114,3 +115,4 @@ def _withdraw_expired(store: SqlStore, run: RunRow, now: str) -> None:
         if row.status is CallStatus.FAILED and row.error_code == DENIED:
             store.calls.move(row, CallEvent.REOPEN, run.lease_fence, now)
             store.calls.move(store.calls.get(call_no), CallEvent.WITHDRAWN, run.lease_fence, now)
+    store.seals.seal(run.run_id, now)

@@ -221,6 +221,11 @@ class Life(_Rows):
         """Return the place of a step's end."""
         return Place(step.step_id, step.name, step.phase)
 
+    def section(self, name: str) -> Mapping[str, Any]:
+        """Return a section of the job, such as ``budgets``; one that is left out is empty."""
+        found: Mapping[str, Any] = self.spec.get(name) or {}
+        return found
+
     def no_duplicates(self) -> bool | None:
         """Return ``no_duplicate_external_actions`` of the job, or ``None`` where it says nothing."""
         value = self.spec.get("constraints", {}).get("no_duplicate_external_actions")

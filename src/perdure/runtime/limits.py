@@ -25,9 +25,9 @@ BUDGET_KIND = "budget"
 
 def load(life: Life, store: SqlStore) -> None:
     """Read the account of a run at the beginning of a life; a run with budgets gets one."""
-    account, budgets = life.account, life.spec.get("budgets") or {}
+    account, budgets = life.account, life.section("budgets")
     account.budgets = allowance(budgets)
-    asks = (life.spec.get("escalation") or {}).get("ask_human_on_repeated_failures") is True
+    asks = life.section("escalation").get("ask_human_on_repeated_failures") is True
     named = budgets.get("max_same_error_repeats")
     account.repeats = int(named) if named is not None else ALWAYS_ASKS_AFTER if asks else None
     if (account.budgets or account.repeats) and store.budgets.get(life.run_id) is None:

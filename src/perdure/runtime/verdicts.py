@@ -209,6 +209,7 @@ def _settle_escalation(
 ) -> CallRow:
     fence = _fence(store, _row_of(store, question))
     row = escalations.settle(store, question, fence, retry=retry, actor=actor, reason=reason, now=now)
+    store.seals.seal(row.run_id, now)
     let_the_run_go_on(store, row.run_id, now)
     return row
 
