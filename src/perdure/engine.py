@@ -32,6 +32,7 @@ from perdure.runtime.life import Surroundings, Tuning
 from perdure.runtime.registry import Registry, tools_of_module
 from perdure.runtime.runner import Job, Runner
 from perdure.runtime.scope import AsyncScope, sync_scope
+from perdure.runtime.trust import Trust
 from perdure.store.open import open_store
 
 NOT_ENTERED = "its stored outcome; main was not entered"
@@ -39,7 +40,7 @@ AnyTool = Tool[Any, Any]
 Main = Callable[..., Any]
 
 
-class Engine(BudgetDesk):
+class Engine(BudgetDesk, Trust):
     """One open ledger with its tools and policies; use it with ``with``.
 
     Args:

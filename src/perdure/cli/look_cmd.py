@@ -1,4 +1,4 @@
-"""Commands that only look: ``runs ls|show``, ``calls ls|show|explain``, ``inbox``, ``db path``."""
+"""Commands that only look: ``runs ls|show``, ``calls ls|show|explain``, ``inbox``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.columns import Cell, Columns, of, time_of
-from perdure.cli.opening import NoLedger, engine_of, settings_of
+from perdure.cli.opening import NoLedger, engine_of
 from perdure.cli.output import Output, fields, note, shown, visible
 
 if TYPE_CHECKING:
@@ -270,19 +270,4 @@ def inbox(options: argparse.Namespace, output: Output) -> int:
     output.answer({"schema": "perdure.inbox/v1", "items": listed}, text, rows="items")
     if not listed:
         note("nothing waits for a person")
-    return 0
-
-
-def db_path(options: argparse.Namespace, output: Output) -> int:
-    """Run ``perdure db path``."""
-    settings = settings_of(options)
-    path = settings.database.absolute()
-    document = {
-        "schema": "perdure.db/v1",
-        "path": str(path),
-        "exists": path.exists(),
-        "store": settings.store_url,
-        "state_dir": str(settings.state_dir.absolute()),
-    }
-    output.answer(document, lambda: f"{path}\n")
     return 0

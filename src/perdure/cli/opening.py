@@ -6,6 +6,7 @@ import argparse
 import shlex
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.model.errors import NotFound
@@ -37,6 +38,21 @@ def flags_of(options: argparse.Namespace) -> str:
     return " ".join(f"{flag} {shlex.quote(value)}" for flag, value in given if value is not None)
 
 
+def ledger_of(options: argparse.Namespace) -> Path:
+    """Return the ledger's file, which must be there.
+
+    Raises:
+        NotFound: there is no ledger yet.
+    """
+    database = settings_of(options).database
+    if not database.exists():
+        raise NoLedger(
+            f"there is no ledger at {database.absolute()}",
+            next_command="perdure run JOB   # or name the folder of your ledger: --state-dir DIR",
+        )
+    return database
+
+
 @contextmanager
 def engine_of(options: argparse.Namespace, *, create: bool = False) -> Generator[Engine]:
     """Open the ledger; only commands that start something make a new one.
@@ -48,11 +64,8 @@ def engine_of(options: argparse.Namespace, *, create: bool = False) -> Generator
     from perdure.engine import Engine
 
     settings = settings_of(options)
-    if not create and not settings.database.exists():
-        raise NoLedger(
-            f"there is no ledger at {settings.database.absolute()}",
-            next_command="perdure run JOB   # or name the folder of your ledger: --state-dir DIR",
-        )
+    if not create:
+        ledger_of(options)
     with Engine(
         settings.store_url,
         policies=settings.policy_paths(),

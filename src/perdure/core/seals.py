@@ -61,16 +61,22 @@ class Settled:
             self.started_at,
             self.finished_at,
         )
-        return sha256_hex(*(b"-" if part is None else b"+" + part.encode("utf-8") for part in parts))
+        return sha256_hex(*(b"-" if part is None else b"+" + _bytes(part) for part in parts))
+
+
+def _bytes(part: object) -> bytes:
+    # A row that somebody edited may hold anything; it must be found, not be a reason to stop.
+    return str(part).encode("utf-8", "surrogatepass")
 
 
 def content_sha256(kept: str | None) -> str | None:
     """Return the hash of what a ``…_ref`` column stands for: a text, or the mark of one that stands elsewhere."""
     if kept is None:
         return None
-    if kept.startswith(PAYLOAD_MARK):
-        return kept[len(PAYLOAD_MARK) :]
-    return hashlib.sha256(kept.encode("utf-8")).hexdigest()
+    text = str(kept)
+    if text.startswith(PAYLOAD_MARK):
+        return text[len(PAYLOAD_MARK) :]
+    return hashlib.sha256(_bytes(text)).hexdigest()
 
 
 def first_link(ledger_id: str) -> str:
@@ -81,7 +87,7 @@ def first_link(ledger_id: str) -> str:
 def link(before: str, tool_call_id: str, sealed_at: str, row_sha256: str) -> str:
     """Return the chain's hash after one more entry."""
     parts = (before, tool_call_id, sealed_at, row_sha256)
-    return sha256_hex(*(part.encode("utf-8") for part in parts))
+    return sha256_hex(*map(_bytes, parts))
 
 
 def may_follow(status: str, receipt_sha256: str | None, next_status: str) -> bool:

@@ -33,6 +33,10 @@ class SqlConnection(Protocol):
         """Begin a writing transaction, waiting for other writers."""
         ...
 
+    def begin_reading(self) -> None:
+        """Begin a transaction that only reads: what others commit meanwhile is not seen, and nobody waits for it."""
+        ...
+
     def commit(self) -> None:
         """Make the transaction durable."""
         ...

@@ -136,6 +136,23 @@ class Ledger:
         finally:
             store.connection.close()
 
+    def survey(self, work: Work[T]) -> T:
+        """Return what ``work`` reads from one moment of the ledger, while everybody else goes on writing.
+
+        Raises:
+            StoreError: the ledger cannot be read.
+        """
+        self.flush()
+        store = self._store.another()
+        try:
+            store.connection.begin_reading()
+            try:
+                return work(store)
+            finally:
+                store.connection.rollback()
+        finally:
+            store.connection.close()
+
     def close(self) -> None:
         """Commit what waits, stop the thread and close the store."""
         with self._lock:

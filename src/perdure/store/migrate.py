@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
 from perdure.model.errors import SchemaError
+from perdure.store.audit import AuditRows
 from perdure.store.sqlite.connection import SqliteConnection
+from perdure.store.statements import Statements
 
 _BOOTSTRAP = """CREATE TABLE IF NOT EXISTS schema_migrations (
   number INTEGER PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL, applied_at TEXT NOT NULL)"""
@@ -39,16 +42,26 @@ def shipped_migrations(dialect: str = "sqlite") -> list[Migration]:
     return found
 
 
+@cache
+def fresh_schema() -> dict[str, str]:
+    """Return the tables, indexes, triggers and views of a ledger that all migrations have just made, by their names."""
+    memory = SqliteConnection(":memory:")
+    try:
+        for step in shipped_migrations():
+            memory.script(step.sql)
+        return AuditRows(Statements(memory, "sqlite")).schema()
+    finally:
+        memory.close()
+
+
 def migrate(connection: SqliteConnection, now: str, *, migrations: list[Migration] | None = None) -> int:
     """Bring the schema up to this program's, and return how many steps were applied.
 
     Raises:
         SchemaError: the file is newer than this program, or an applied migration was changed since.
     """
-    wanted = shipped_migrations() if migrations is None else migrations
     applied = _applied(connection)
-    _compare(applied, wanted)
-    missing = [step for step in wanted if step.number not in applied]
+    missing = missing_migrations(applied, migrations)
     if missing and applied and connection.path != ":memory:":
         connection.backup_to(Path(f"{connection.path}.before-{missing[0].number:04}"))
     for step in missing:
@@ -56,21 +69,44 @@ def migrate(connection: SqliteConnection, now: str, *, migrations: list[Migratio
     return len(missing)
 
 
+def missing_migrations(applied: dict[int, str], migrations: list[Migration] | None = None) -> list[Migration]:
+    """Return the steps that a ledger lacks, first to last.
+
+    Args:
+        applied: the hashes of those that it has, by number.
+
+    Raises:
+        SchemaError: the file is newer than this program, or an applied migration was changed since.
+    """
+    wanted = shipped_migrations() if migrations is None else migrations
+    _compare(applied, wanted)
+    return [step for step in wanted if step.number not in applied]
+
+
+def applied_migrations(connection: SqliteConnection) -> dict[int, str] | None:
+    """Return the hashes of the applied migrations by number, or ``None`` where the file is no ledger."""
+    known = "SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'"
+    if not list(connection.rows(known, {})):
+        return None
+    return {row[0]: row[1] for row in connection.rows("SELECT number, sha256 FROM schema_migrations", {})}
+
+
 def _applied(connection: SqliteConnection) -> dict[int, str]:
     """Return the hashes of the applied migrations by number; a ledger that has some is only read.
 
     Whoever opens it to look, or to kill its owner, must not have to wait for a lock that a stopped owner holds.
     """
-    known = "SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'"
-    if not list(connection.rows(known, {})):
-        connection.begin()
-        try:
-            connection.script(_BOOTSTRAP)
-            connection.commit()
-        except BaseException:
-            connection.rollback()
-            raise
-    return {row[0]: row[1] for row in connection.rows("SELECT number, sha256 FROM schema_migrations", {})}
+    found = applied_migrations(connection)
+    if found is not None:
+        return found
+    connection.begin()
+    try:
+        connection.script(_BOOTSTRAP)
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
+    return applied_migrations(connection) or {}
 
 
 def _compare(applied: dict[int, str], wanted: list[Migration]) -> None:

@@ -68,7 +68,7 @@ def open_store(
         connection.close()
         raise StoreError(f"the ledger {path} cannot be used: {problem}") from problem
     if new and path != ":memory:":
-        _sync_folder(Path(path).absolute().parent)
+        sync_folder(Path(path).absolute().parent)
     return store
 
 
@@ -87,8 +87,8 @@ def _make_folder(folder: Path) -> None:
         raise StoreError(f"the state directory {folder} cannot be made: {problem}") from problem
 
 
-def _sync_folder(folder: Path) -> None:
-    # The directory entry of a new ledger is durable only after its folder was synced.
+def sync_folder(folder: Path) -> None:
+    """Sync a folder: the entry of a new file in it is durable only then."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

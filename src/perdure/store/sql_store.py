@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.ports.store import CrashPoint, SqlConnection, no_crash_point
+from perdure.store.audit import AuditRows
 from perdure.store.budgets import BudgetRows
 from perdure.store.calls import CallRows
 from perdure.store.endings import EndRows
@@ -31,6 +32,7 @@ class SqlStore:
         self.seals = SealRows(self._statements)
         self.listed = ListedRows(self._statements)
         self.budgets = BudgetRows(self._statements)
+        self.audit = AuditRows(self._statements)
 
     def another(self) -> SqlStore:
         """Return the same ledger on a new connection, for when this one has failed.

@@ -1,10 +1,10 @@
-"""The commands about policies and the ledger itself."""
+"""The commands about policies."""
 
 from __future__ import annotations
 
 from perdure.cli.words.grammar import Commands
 
-NOUNS: dict[str, tuple[str, ...]] = {"policy": ("explain", "check"), "db": ("path",)}
+NOUNS: dict[str, tuple[str, ...]] = {"policy": ("explain", "check")}
 
 
 def add_to(commands: Commands) -> None:
@@ -17,5 +17,3 @@ def add_to(commands: Commands) -> None:
     explain.add_argument("--tools", metavar="MODULE", action="append", default=[], help="a module with @tool functions")
     check = policy.add("check", "check policy files", ("rules_cmd", "check"))
     check.add_argument("files", metavar="FILE", nargs="+")
-    db = commands.noun("db", "ask about the ledger's file")
-    db.add("path", "print where the ledger is", ("look_cmd", "db_path"))

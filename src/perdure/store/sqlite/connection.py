@@ -91,7 +91,7 @@ class SqliteConnection:
             _refuse_damaged_log(path)
             vfs = vfs if vfs is not None or path == ":memory:" else checksum_vfs()
             try:
-                if vfs == CHECKSUM_VFS and wal_check.closed_by_others(path):
+                if vfs == CHECKSUM_VFS and not read_only and wal_check.closed_by_others(path):
                     take_over_pages(path, busy)
                 self._open(flags, vfs, busy)
             except apsw.Error as problem:
@@ -247,6 +247,10 @@ class SqliteConnection:
         """Begin a writing transaction, waiting for other writers."""
         self._control("BEGIN IMMEDIATE")
 
+    def begin_reading(self) -> None:
+        """Begin a transaction that only reads: what others commit meanwhile is not seen, and nobody waits for it."""
+        self._control("BEGIN")
+
     def commit(self) -> None:
         """Make the transaction durable."""
         self._control("COMMIT")
@@ -287,11 +291,17 @@ class SqliteConnection:
             )
 
     def backup_to(self, path: Path) -> None:
-        """Copy the whole database to ``path``."""
-        target = apsw.Connection(str(path), vfs=checksum_vfs() if self.has_checksums else None)
-        with target.backup("main", self._db, "main") as backup:
-            backup.step()
-        target.close()
+        """Copy the whole database, as it is at one moment, to a file that only its owner reads."""
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        try:
+            target = apsw.Connection(str(path), vfs=checksum_vfs() if self.has_checksums else None)
+            try:
+                with target.backup("main", self._db, "main") as backup:
+                    backup.step()
+            finally:
+                target.close()
+        except apsw.Error as problem:
+            raise self._translate(problem) from problem
 
     def close(self) -> None:
         """Close the connection; the WAL file is kept for the next one."""

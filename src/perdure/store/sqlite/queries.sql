@@ -21,6 +21,11 @@ external_correlation_id, handle, prepared_at
 tool_call_id, run_id, tool_namespace, tool_name, side_effect_class, normalized_args_hash, idempotency_key, status,
 attempt, request_ref, response_ref, external_correlation_id, same_as, error_code, started_at, finished_at
 
+-- columns: c_settled
+c.tool_call_id, c.run_id, c.tool_namespace, c.tool_name, c.side_effect_class, c.normalized_args_hash,
+c.idempotency_key, c.status, c.attempt, c.request_ref, c.response_ref, c.external_correlation_id, c.same_as,
+c.error_code, c.started_at, c.finished_at
+
 -- columns: question
 approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer
 
@@ -510,3 +515,82 @@ ON CONFLICT (run_id, condition) DO UPDATE SET at = excluded.at, evidence = exclu
 
 -- name: list_conditions
 SELECT condition, at, evidence FROM run_conditions WHERE run_id = :run_id ORDER BY condition
+
+-- name: audit_calls
+SELECT c.call_no, {c_settled}, c.occurrence, c.effect_scope, c.prepared_at, r.sealed_calls,
+  EXISTS (SELECT 1 FROM unsealed u WHERE u.run_id = c.run_id AND u.tool_call_id = c.tool_call_id),
+  (SELECT coalesce(max(e.attempt), 0) FROM evidence e WHERE e.tool_call_id = c.tool_call_id),
+  (c.same_as IS NULL OR EXISTS (SELECT 1 FROM tool_calls o WHERE o.tool_call_id = c.same_as))
+    AND (c.repeat_of IS NULL OR EXISTS (SELECT 1 FROM tool_calls o WHERE o.tool_call_id = c.repeat_of)),
+  EXISTS (SELECT 1 FROM approvals a WHERE a.tool_call_id = c.tool_call_id AND a.status = 'open'),
+  r.status, s.status, s.receipt_sha256, s.row_sha256
+FROM tool_calls c CROSS JOIN runs r ON r.run_id = c.run_id
+  LEFT JOIN seals s ON s.seal_no = (SELECT max(n.seal_no) FROM seals n WHERE n.tool_call_id = c.tool_call_id)
+WHERE :run_id IS NULL OR c.run_id = :run_id
+ORDER BY c.call_no
+
+-- name: audit_runs
+SELECT r.run_id, r.status, r.reason, r.result_ref, r.error_code, r.lease_owner, r.lease_expires_at, r.lease_fence,
+  r.attempt, r.sealed_calls,
+  (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.run_id),
+  (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.run_id
+    AND (c.status = 'awaiting_approval' OR (c.status = 'prepared' AND c.attempt = 0))),
+  (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.run_id AND c.status = 'running'),
+  (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.run_id AND c.status = 'in_doubt'),
+  (SELECT count(*) FROM run_attempts l WHERE l.run_id = r.run_id),
+  (SELECT coalesce(max(l.fence), 0) FROM run_attempts l WHERE l.run_id = r.run_id),
+  (SELECT count(*) FROM run_attempts l WHERE l.run_id = r.run_id AND l.ended_at IS NULL),
+  (SELECT count(*) FROM approvals a WHERE a.run_id = r.run_id AND a.status = 'open')
+FROM runs r WHERE :run_id IS NULL OR r.run_id = :run_id ORDER BY r.run_no
+
+-- name: audit_seals
+SELECT s.seal_no, s.tool_call_id, s.sealed_at, s.status, s.row_sha256, s.chain_sha256, p.status, p.receipt_sha256
+FROM seals s LEFT JOIN seals p ON p.seal_no =
+  (SELECT max(n.seal_no) FROM seals n WHERE n.tool_call_id = s.tool_call_id AND n.seal_no < s.seal_no)
+ORDER BY s.seal_no
+
+-- name: audit_payloads
+SELECT sha256, bytes FROM payloads
+
+-- name: audit_missing_payloads
+SELECT tool_call_id, ref FROM (
+  SELECT call_no, tool_call_id, request_ref AS ref FROM tool_calls WHERE :run_id IS NULL OR run_id = :run_id
+  UNION ALL
+  SELECT call_no, tool_call_id, response_ref FROM tool_calls WHERE :run_id IS NULL OR run_id = :run_id)
+WHERE substr(ref, 1, 7) = 'sha256:' AND NOT EXISTS (SELECT 1 FROM payloads WHERE sha256 = substr(ref, 8))
+
+-- name: audit_refs
+SELECT tool_name, external_correlation_id, min(tool_call_id), max(tool_call_id) FROM tool_calls
+WHERE external_correlation_id IS NOT NULL AND status = 'succeeded'
+GROUP BY tool_name, external_correlation_id HAVING count(*) > 1
+
+-- name: audit_evidence
+SELECT e.evidence_no, e.tool_call_id, e.at, p.at FROM evidence e JOIN tool_calls c ON c.tool_call_id = e.tool_call_id
+  JOIN evidence p ON p.evidence_no =
+  (SELECT max(n.evidence_no) FROM evidence n WHERE n.tool_call_id = e.tool_call_id AND n.evidence_no < e.evidence_no)
+WHERE e.at < p.at AND (:run_id IS NULL OR c.run_id = :run_id) ORDER BY e.evidence_no
+
+-- name: audit_duplicates
+SELECT c.tool_call_id, c.tool_name, c.external_correlation_id, c.response_ref, e.at, e.ref, e.detail
+FROM evidence e JOIN tool_calls c ON c.tool_call_id = e.tool_call_id
+WHERE e.says = 'duplicate_found' AND (:run_id IS NULL OR c.run_id = :run_id) ORDER BY e.evidence_no
+
+-- name: audit_in_doubt
+SELECT c.tool_call_id, c.tool_name, c.started_at, r.status FROM tool_calls c JOIN runs r ON r.run_id = c.run_id
+WHERE c.status = 'in_doubt' AND (:run_id IS NULL OR c.run_id = :run_id) ORDER BY c.call_no
+
+-- name: audit_artifacts
+SELECT a.run_id, r.workspace, a.path, a.sha256, a.size_bytes FROM artifacts a JOIN runs r ON r.run_id = a.run_id
+WHERE (:run_id IS NULL OR a.run_id = :run_id)
+  AND NOT EXISTS (SELECT 1 FROM artifacts n WHERE n.run_id = a.run_id AND n.path = a.path
+    AND n.artifact_no > a.artifact_no)
+ORDER BY a.artifact_no
+
+-- name: audit_file
+PRAGMA integrity_check
+
+-- name: audit_foreign_keys
+PRAGMA foreign_key_check
+
+-- name: audit_schema
+SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' AND name <> 'schema_migrations'

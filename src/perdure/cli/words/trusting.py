@@ -1,0 +1,28 @@
+"""The commands by which a person learns whether to trust a ledger and the machine it is on."""
+
+from __future__ import annotations
+
+from perdure.cli.words.grammar import Commands
+
+NOUNS: dict[str, tuple[str, ...]] = {"verify": (), "db": ("path", "check", "backup", "migrate")}
+
+
+def add_to(commands: Commands) -> None:
+    """Add them."""
+    verify = commands.add("verify", "check every invariant of the ledger; exit 1 if one does not hold", _of("verify"))
+    verify.add_argument("run", metavar="RUN", nargs="?", help="only of this run: its id, a unique prefix, or @last")
+    verify.add_argument(
+        "--expect-head", metavar="HASH", help="the head that an earlier verify printed; it must still be in the chain"
+    )
+    db = commands.noun("db", "look after the ledger's file")
+    db.add("path", "print where the ledger is", _of("db_path"))
+    db.add("check", "read every page with its checksum, and compare the log with its witness", _of("db_check"))
+    backup = db.add("backup", "copy the ledger while runs are going on, and check the copy", _of("db_backup"))
+    backup.add_argument("file", metavar="FILE", help="the new file; nothing is overwritten")
+    migrate = db.add("migrate", "bring an older ledger up to this version; it is copied first", _of("db_migrate"))
+    migrate.add_argument("--dry-run", action="store_true", help="only say what would be applied")
+    migrate.add_argument("--print-sql", action="store_true", help="with the statements; nothing is applied")
+
+
+def _of(function: str) -> tuple[str, str]:
+    return "trust_cmd", function
