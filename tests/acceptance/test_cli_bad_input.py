@@ -58,7 +58,7 @@ WORDS = (
     Bad(("runs",), "which command of 'runs'"),
     Bad(("runs", "cancel", "done"), "no such command 'runs cancel'"),
     Bad(("calls", "shw", "done.2"), "did you mean 'calls show'"),
-    Bad(("db", "migrate"), "no such command 'db migrate'"),
+    Bad(("db", "vacuum"), "no such command 'db vacuum'"),
     Bad(("run",), "JOB"),
     Bad((*RUN, "extra"), "extra"),
     Bad((*RUN, "--no-such-flag"), "--no-such-flag"),

@@ -25,10 +25,11 @@ OF_CONTRACT = {
         "crashtest",
         "db path",
     ),
+    *("verify", "db check", "db backup", "db migrate"),
 }
 LATER = (
     *("fork x", "runs watch x", "triggers ls", "schedules add", "worker"),
-    *("doctor", "verify", "db migrate", "db backup", "help"),
+    *("doctor", "help"),
 )
 
 
