@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 from perdure.core.audit import AuditedCall, AuditedRun
 from perdure.core.seals import Settled
 from perdure.ports.store import Row
 from perdure.store.statements import Statements
 
-_SETTLED_COLUMNS = len(Settled.__slots__)
+_SETTLED_COLUMNS = len(fields(Settled))
 
 
 class AuditRows:
