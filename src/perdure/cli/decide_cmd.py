@@ -66,13 +66,20 @@ def deny(options: argparse.Namespace, output: Output) -> int:
 def answer(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure answer``."""
     if not options.text.strip():
-        raise UsageError("TEXT is empty: say what you found", next_command="perdure answer --help")
+        raise UsageError("TEXT is empty: say what you answer, or what you found", next_command="perdure answer --help")
     with engine_of(options) as engine:
         engine.answer(options.question, options.text)
+        run_id = engine.run_of_question(options.question)
+        if options.resume:
+            note(f"{options.question}: {options.text}")
+            return go_on(output, engine, run_id)
+        found = engine.outcome(run_id)
     output.answer(
-        {"schema": "perdure.answer/v1", "id": options.question, "answer": options.text},
+        {"schema": "perdure.answer/v1", "id": options.question, "answer": options.text, "run_id": run_id},
         lambda: f"{options.question}: {visible(options.text)}\n",
     )
+    if found.status == "queued":
+        note(f"run {run_id}: {found.status}; go on with: {found.resume_command}")
     return 0
 
 

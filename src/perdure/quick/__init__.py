@@ -136,7 +136,7 @@ def lines_of(outcome: Outcome) -> list[str]:
     if outcome.error_code:
         lines.append(f"  {outcome.error_code}: {outcome.error_detail}")
     for item in outcome.waiting_for:
-        lines.append(f"  waits for you: {item.summary}")
+        lines.append(f"  {'' if item.kind == 'timer' else 'waits for you: '}{item.summary}")
         lines.extend(f"    {command}" for command in item.commands)
     if outcome.unmet and outcome.status.ended:  # a life that waits may still ask for them in the next one
         lines.append(f"  {outcome.unmet} effect(s) of an earlier life were not asked for by this one")

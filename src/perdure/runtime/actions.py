@@ -53,9 +53,14 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Wait until something else moves the row; give back when it is worth looking again."""
+    """Wait until something else moves the row; give back when it is worth looking again.
+
+    Args:
+        seconds: after which it is, in a life that has not ended by then.
+    """
 
     reason: str
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

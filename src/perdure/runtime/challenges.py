@@ -42,6 +42,23 @@ def ask_approval(life: Life, store: SqlStore, row: CallRow, request: CallRequest
     )
 
 
+def ask_person(life: Life, store: SqlStore, row: CallRow, request: CallRequest, now: str) -> None:
+    """Put a question of the program itself into the inbox."""
+    if request.asked is None:
+        return
+    store.questions.ask(
+        "a" + life.around.new_token(),
+        run_id=life.run_id,
+        fence=life.fence,
+        tool_call_id=row.tool_call_id,
+        kind="question",
+        summary=request.asked.question,
+        detail=json.dumps({"question": request.asked.question, "options": list(request.asked.options)}),
+        request_hash=request.key.args_hash,
+        now=now,
+    )
+
+
 def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[CallRow, ...]) -> CallRow:
     """Turn a challenged call into one question that lists every kin that speaks against it."""
     row = store.calls.get(row.call_no)

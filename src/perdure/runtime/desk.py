@@ -233,7 +233,7 @@ class Desk:
         return self._decide(approval_id, False, actor, reason)
 
     def answer(self, approval_id: str, text: str, *, actor: str | None = None) -> None:
-        """Answer a question or a notice; a notice is closed by any answer.
+        """Answer a question of the program, or a notice, which is closed by any answer.
 
         Args:
             approval_id: its id in the inbox.
@@ -246,6 +246,17 @@ class Desk:
         self._ledger.run(
             lambda store: verdicts.answer_question(store, approval_id, text=text, actor=actor or person(), now=now)
         )
+
+    def run_of_question(self, approval_id: str) -> str:
+        """Return the id of the run that a question belongs to.
+
+        Raises:
+            NotFound: there is no such question.
+        """
+        question = self._ledger.read(lambda store: store.questions.get(approval_id))
+        if question is None:
+            raise NotFound(f"there is no question {approval_id!r}", next_command="perdure inbox")
+        return question.run_id
 
     def _decide(self, approval_id: str, approved: bool, actor: str | None, reason: str) -> CallRow:
         self._touch()

@@ -74,8 +74,8 @@ async def _perform(life: Life, action: Action, operation: Operation) -> Any:
             life.check_open()
         case AwaitSender(sender, seconds):
             await _finished(sender, seconds)
-        case Park(reason):
-            await _park(life, operation, reason)
+        case Park(reason, seconds):
+            await _park(life, operation, reason, seconds)
     return None
 
 
@@ -198,13 +198,14 @@ async def _pause(life: Life, seconds: float, operation: Operation) -> None:
         operation.wake = None
 
 
-async def _park(life: Life, operation: Operation, reason: str) -> None:
+async def _park(life: Life, operation: Operation, reason: str, seconds: float | None = None) -> None:
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
 
     def wake() -> None:
         loop.call_soon_threadsafe(_wake, woken)
 
+    due = None if seconds is None else loop.call_later(seconds, _wake, woken)
     life.operations.park(operation, reason, wake)
     try:
         ending = reason == CANCELLING
@@ -215,6 +216,8 @@ async def _park(life: Life, operation: Operation, reason: str) -> None:
             life.operations.must_look(operation)
         life.check_open()
     finally:
+        if due is not None:
+            due.cancel()
         life.operations.unpark(operation)
 
 

@@ -97,9 +97,9 @@ def _perform(life: Life, action: Action, operation: Operation) -> Any:
         case AwaitSender(sender, seconds):
             with _doing(life, Doing.BODY):
                 sender.finished.wait(seconds)
-        case Park(reason):
+        case Park(reason, seconds):
             with _doing(life, Doing.PAUSE):
-                park(life, operation, reason)
+                park(life, operation, reason, seconds)
     return None
 
 
@@ -148,7 +148,7 @@ def _awaited(answer: Any) -> Any:
     return await_in_own_loop(answer)
 
 
-def park(life: Life, operation: Operation, reason: str) -> None:
+def park(life: Life, operation: Operation, reason: str, seconds: float | None = None) -> None:
     """Wait for something else to move the row, or end the life (semantics §2.3).
 
     Without ``--wait`` a sync agent's parked call ends the life at once, and so does a sync call that blocks the loop
@@ -164,7 +164,7 @@ def park(life: Life, operation: Operation, reason: str) -> None:
         if life.is_async and life.loop_thread != threading.get_ident():
             # Not by time: a call that kept looking would never let the life be quiet.
             if not life.operations.must_look(operation):
-                woken.wait()
+                woken.wait(seconds)
                 life.operations.must_look(operation)
         elif life.waits or (operation.refuses and not life.is_async):
             if not _ask_now(life, operation, reason) or life.waits:

@@ -32,7 +32,11 @@ _PRECEDENCE = (
 )
 
 
-_ANSWERED_MEANWHILE = (WaitReason.IN_DOUBT, WaitReason.CHALLENGE, WaitReason.BUDGET, WaitReason.QUESTION)
+_ANSWERED_MEANWHILE = (
+    *(WaitReason.IN_DOUBT, WaitReason.APPROVAL, WaitReason.CHALLENGE),
+    *(WaitReason.BUDGET, WaitReason.QUESTION),
+)
+"""What a person can settle while the life that waits for it is on its way to its end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from perdure.core.codec import from_tagged
 from perdure.model.errors import UsageError
+from perdure.runtime import pauses
 from perdure.runtime.checkpointing import STEP_BOUNDARY, write_checkpoint
 from perdure.runtime.door import Door, parse_options
 from perdure.runtime.frame import current_step
@@ -62,6 +64,12 @@ class _Face:
         """Say that a named stop condition of the job holds, and why."""
         self._life.check_open()
         self._life.satisfied[condition] = evidence
+
+    def _sleep(self, seconds: float | str | None, until: str | datetime | None) -> CallRequest:
+        return pauses.sleep_request(self._door, seconds, until)
+
+    def _ask(self, question: str, options: Sequence[str] | None) -> CallRequest:
+        return pauses.ask_request(self._door, question, options)
 
     def _memo(self, name: str, function: Any, args: Any, kwargs: Any, key: Any) -> CallRequest:
         return self._door.memo_request(name, function, args, kwargs, key)
@@ -135,6 +143,26 @@ class Run(_Face):
         """Return the present as ISO-8601 UTC, the same in every life."""
         return str(self.memo("now", self._life.now))
 
+    def sleep(self, seconds: float | str | None = None, *, until: str | datetime | None = None) -> None:
+        """Wait; the moment is stored, so that a restart does not begin anew.
+
+        Under a minute the process waits. Longer, the life ends and the run waits (exit code 10): resume it then.
+
+        Args:
+            seconds: how long, in seconds or as ``10m``; counted from where the first life came here.
+            until: a moment with a time zone instead, as ISO-8601 text or a ``datetime``.
+        """
+        self._door.serve_sync(self._sleep(seconds, until))
+
+    def ask(self, question: str, *, options: Sequence[str] | None = None) -> str:
+        """Ask a person, and return the answer, the same in every life; the run waits for it.
+
+        Args:
+            question: its text, with the options, is its identity.
+            options: what may be answered; anything when left out.
+        """
+        return str(self._door.serve_sync(self._ask(question, options)))
+
     def checkpoint(self) -> str:
         """Write a checkpoint here and return its id."""
         life = self._life
@@ -175,6 +203,18 @@ class AsyncRun(_Face):
     async def now(self) -> str:
         """Return the present as ISO-8601 UTC, the same in every life."""
         return str(await self.memo("now", self._life.now))
+
+    async def sleep(self, seconds: float | str | None = None, *, until: str | datetime | None = None) -> None:
+        """Wait; the moment is stored, so that a restart does not begin anew. Arguments as in ``Run.sleep``."""
+        if refused := self._door.refused():
+            await refused
+        await self._door.serve_async(self._sleep(seconds, until))
+
+    async def ask(self, question: str, *, options: Sequence[str] | None = None) -> str:
+        """Ask a person, and return the answer, the same in every life. Arguments as in ``Run.ask``."""
+        if refused := self._door.refused():
+            await refused
+        return str(await self._door.serve_async(self._ask(question, options)))
 
     async def checkpoint(self) -> str:
         """Write a checkpoint here and return its id."""

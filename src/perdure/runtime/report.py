@@ -10,7 +10,7 @@ from perdure.core.codec import decode
 from perdure.core.identity import kin
 from perdure.model.errors import NotFound
 from perdure.model.run import Outcome, RunRow, RunStatus, Waiting, WaitReason
-from perdure.model.toolcall import CallKey, CallRow, CallStatus
+from perdure.model.toolcall import TIMER_NAMESPACE, CallKey, CallRow, CallStatus
 from perdure.runtime.lease import Liveness, liveness
 from perdure.store.listing import CallFilter
 from perdure.store.questions import Question
@@ -34,6 +34,7 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
     waits = [waiting(store, question, flags) for question in store.questions.awaited(run_id)]
     if row.reason == WaitReason.CRASH_LOOP:
         waits.append(crash_loop(store, row, flags))
+    waits.extend(timers(store, row, flags))
     return Outcome(
         run_id=run_id,
         name=row.name,
@@ -89,6 +90,25 @@ def crash_loop(store: SqlStore, row: RunRow, flags: str) -> Waiting:
         f"{row.attempt}, which began at {last.started_at if last else row.updated_at}; {settled} calls are settled)",
         commands=(again, f"perdure runs cancel {shlex.quote(row.run_id)}{_spaced(flags)}"),
     )
+
+
+def timers(store: SqlStore, row: RunRow, flags: str) -> list[Waiting]:
+    """Return the moments that a waiting run sleeps until, the next one first."""
+    if row.status is not RunStatus.WAITING:
+        return []
+    rows = [call for call in store.calls.open(row.run_id) if call.tool_namespace == TIMER_NAMESPACE]
+    return [
+        Waiting(
+            kind=str(WaitReason.TIMER),
+            id=call.tool_call_id,
+            tool_call_id=call.tool_call_id,
+            tool_name=call.tool_name,
+            since=call.prepared_at or row.updated_at,
+            summary=f"sleeps until {call.not_before}",
+            commands=(resume_command(row, flags) + f"   # from {call.not_before} on",),
+        )
+        for call in sorted(rows, key=lambda call: call.not_before or "")
+    ]
 
 
 def resume_command(row: RunRow, flags: str) -> str:
@@ -150,6 +170,9 @@ def _commands(question: Question) -> tuple[str, ...]:
         return (f"perdure resume {shlex.quote(question.run_id)} --grant {grant}",)
     if question.escalation is not None:
         return (f"perdure answer {question.approval_id} retry", f"perdure answer {question.approval_id} 'give up'")
+    if question.is_asked:
+        options = json.loads(question.detail or "{}")["options"]
+        return tuple(f"perdure answer {question.approval_id} {shlex.quote(item)}" for item in options or ("TEXT",))
     return (f"perdure answer {question.approval_id} seen",)
 
 

@@ -28,6 +28,14 @@ class CallOptions:
     on_challenge: str = "wait"
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person is asked by the program itself."""
+
+    question: str
+    options: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class CallRequest:
     """One call as the program asks for it.
@@ -44,6 +52,8 @@ class CallRequest:
         listed: the rows that a challenge has told the model of.
         adopted: that row was made for another call.
         unlimited: no budget holds it back: it says what was used already.
+        not_before: the moment of a timer; its row is not started before it.
+        asked: what a person is asked; their answer is its receipt.
     """
 
     tool: AnyTool
@@ -63,6 +73,8 @@ class CallRequest:
     listed: list[int] = field(default_factory=list[int])
     adopted: bool = False
     unlimited: bool = False
+    not_before: str | None = None
+    asked: Asked | None = None
 
     def freeze(self, *, copy: bool) -> None:
         """Fix the exact request before anything else can run.

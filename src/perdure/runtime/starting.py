@@ -16,7 +16,7 @@ from perdure.model.run import WaitReason
 from perdure.model.toolcall import DENIED, INNER_NAMESPACES, CallRow, CallStatus, Repeat
 from perdure.ports.clock import FOREVER, after, parse_time
 from perdure.runtime import artifacts, limits, recording
-from perdure.runtime.challenges import ask_approval, passed_for
+from perdure.runtime.challenges import ask_approval, ask_person, passed_for
 from perdure.runtime.checkpointing import pre_side_effect
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
@@ -162,7 +162,7 @@ def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operatio
     gate, against, problem = _OPEN
     if status is CallStatus.PREPARED:
         gate, against, problem = _gate(life, store, request, None)
-        if gate is Gate.PASS:
+        if gate is Gate.PASS and request.not_before is None:
             _check_deadline(life)
             held = limits.held(life, store, request)
             status = CallStatus.RUNNING if held is None else status
@@ -184,6 +184,8 @@ def first_status(life: Life, request: CallRequest) -> tuple[CallStatus, str | No
     refused = request.refused or refusal(life, request)
     if refused:
         return CallStatus.FAILED, refused
+    if request.asked is not None:
+        return CallStatus.AWAITING_APPROVAL, None
     asks = approval_needed(request.decision, request.complete)
     return CallStatus.AWAITING_APPROVAL if asks else CallStatus.PREPARED, None
 
@@ -217,12 +219,13 @@ def insert(
         repeat_of=request.options.repeat_of if status is CallStatus.RUNNING else None,
         request=request.stored,
         key_expires_at=_key_expiry(request, now) if status is CallStatus.RUNNING else None,
+        not_before=request.not_before,
         error_code=DENIED if refused else None,
         error_detail=refused,
     )
     row = store.calls.insert(new, now)
     if status is CallStatus.AWAITING_APPROVAL:
-        ask_approval(life, store, row, request, now)
+        (ask_approval if request.asked is None else ask_person)(life, store, row, request, now)
     return row
 
 

@@ -18,7 +18,7 @@ from perdure.model.policy import DEFAULT_PROBE_LAG_SECONDS
 from perdure.model.run import RunStatus, WaitReason
 from perdure.model.toolcall import DENIED, CallRow, CallStatus, Evidence, ReplayPolicy
 from perdure.ports.clock import seconds_between
-from perdure.runtime import escalations
+from perdure.runtime import answering, escalations
 from perdure.runtime.lease import Liveness, liveness, living_children
 from perdure.store.questions import Question
 from perdure.store.sql_store import SqlStore
@@ -186,11 +186,11 @@ def decide_approval(store: SqlStore, approval_id: str, *, approved: bool, actor:
 
 
 def answer_question(store: SqlStore, approval_id: str, *, text: str, actor: str, now: str) -> None:
-    """Close a notice with a person's words.
+    """Answer a question of the program, or close a notice with a person's words.
 
     Raises:
         NotFound: there is no such question.
-        VerdictRefused: it was answered already, or wants a verdict.
+        VerdictRefused: it was answered already, wants a verdict, or has options and this is none of them.
     """
     question = store.questions.get(approval_id)
     if question is None:
@@ -198,6 +198,11 @@ def answer_question(store: SqlStore, approval_id: str, *, text: str, actor: str,
     if question.escalation is not None:
         retry = escalations.wants_retry(text, question)
         _settle_escalation(store, question, retry=retry, actor=actor, reason="", now=now)
+        return
+    if question.is_asked:
+        row = answering.answer(store, question, text=text, actor=actor, now=now)
+        let_the_run_go_on(store, row.run_id, now)
+        store.seals.seal(row.run_id, now)
         return
     if question.status != "open" or not question.is_notice:
         raise VerdictRefused(f"{approval_id} is {question.status} ({question.kind}), and takes no answer in words")

@@ -27,7 +27,8 @@ class Question:
     @property
     def is_notice(self) -> bool:
         """Whether it tells a person of something that has happened: no run waits for its answer."""
-        return self.kind == NOTICE_KIND and self.tool_call_id is not None and self.escalation is None
+        told = self.kind == NOTICE_KIND and self.tool_call_id is not None
+        return told and self.escalation is None and not self.is_asked
 
     @property
     def escalation(self) -> str | None:
@@ -36,6 +37,11 @@ class Question:
             return None
         found: str | None = json.loads(self.detail).get("escalation")
         return found
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the program itself asks, by ``run.ask``."""
+        return self.kind == NOTICE_KIND and "question" in json.loads(self.detail or "{}")
 
 
 NOTICE_KIND = "question"

@@ -35,6 +35,11 @@ def add_to(commands: Commands) -> None:
     deny.add_argument("question", metavar="ID", help="the question's id, as the inbox shows it")
     deny.add_argument("--reason", metavar="TEXT", required=True, help="what the agent is told")
     go_on(deny)
-    answer = commands.add("answer", "close a notice, with words for the record", ("decide_cmd", "answer"))
+    answer = commands.add(
+        "answer",
+        "answer a question of the program, or close a notice",
+        ("decide_cmd", "answer"),
+    )
     answer.add_argument("question", metavar="ID", help="its id, as the inbox shows it")
-    answer.add_argument("text", metavar="TEXT", help="what is recorded")
+    answer.add_argument("text", metavar="TEXT", help="one of its options, if it has some")
+    go_on(answer)
