@@ -188,7 +188,7 @@ def test_an_answer_is_the_same_in_every_life(tmp_path: Path, form: str) -> None:
             engine.answer(item.id, "the first")
         assert [said["actor"] for said in engine.call("r1.1")["evidence"]] == ["ann"]
     if form == "sync":
-        assert live(tmp_path, failing).status == "failed"
+        assert live(tmp_path, failing, resume=True).status == "failed"
         assert live(tmp_path, main, resume=True).result == "the second"
     else:
         assert live(tmp_path, main).result == "the second"
