@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         RunCancelled,
         RunSuspended,
         ScopeLeft,
+        SecretUnavailable,
         SpecError,
         SpecMismatch,
         StoreError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         VerdictRefused,
     )
     from perdure.model.run import Outcome
+    from perdure.model.secret import Secret
     from perdure.ports.tool import CallContext, Probe, ToolFailed, current_call, tool, wrap
     from perdure.quick import arun, open, run
     from perdure.quick.scope import run_scope
@@ -62,6 +64,7 @@ _HOME = {
         "RunCancelled",
         "RunSuspended",
         "ScopeLeft",
+        "SecretUnavailable",
         "SpecError",
         "SpecMismatch",
         "StoreError",
@@ -71,6 +74,7 @@ _HOME = {
         "VerdictRefused",
     ),
     "perdure.model.run": ("Outcome",),
+    "perdure.model.secret": ("Secret",),
     "perdure.ports.tool": ("CallContext", "Probe", "ToolFailed", "current_call", "tool", "wrap"),
     "perdure.quick": ("arun", "open", "run"),
     "perdure.quick.scope": ("run_scope",),
@@ -101,6 +105,7 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for
     "current_call",
     "CallContext",
     "Probe",
+    "Secret",
     "ToolFailed",
     "PerdureError",
     "CallError",
@@ -115,6 +120,7 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for
     "DeadlineExceeded",
     "PolicyError",
     "StoreError",
+    "SecretUnavailable",
     "ToolConflict",
     "UnstorableValue",
     "NotFound",

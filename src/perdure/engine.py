@@ -32,6 +32,7 @@ from perdure.runtime.life import Surroundings, Tuning
 from perdure.runtime.registry import Registry, tools_of_module
 from perdure.runtime.runner import Job, Runner
 from perdure.runtime.scope import AsyncScope, sync_scope
+from perdure.runtime.secrets import KEY_VARIABLE, Sources, ledger_redactor
 from perdure.runtime.trust import Trust
 from perdure.store.open import open_store
 
@@ -49,9 +50,11 @@ class Engine(BudgetDesk, Trust):
         policies: overlay files, in the order of loading.
         state_dir: where workspaces are; the ledger's folder when left out.
         tuning, clock: for tests and special needs.
-        environ: where the crash knobs are read from.
+        environ: where the crash knobs, secrets and their settings are read from.
         command_flags: what printed commands need to reach this ledger.
         entrypoint: recorded with every run that is started here (R015).
+        redaction: ``strict`` or ``off``; from ``PERDURE_REDACTION`` when left out, else strict.
+        secrets: where each declared secret comes from: ``env:NAME``, ``file:PATH`` or ``cmd:COMMAND``.
 
     Raises:
         StoreError: the ledger cannot be used safely.
@@ -70,14 +73,25 @@ class Engine(BudgetDesk, Trust):
         environ: Mapping[str, str] | None = None,
         command_flags: str = "",
         entrypoint: str = "library",
+        redaction: str | None = None,
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
-        knobs = Knobs(os.environ if environ is None else environ)
+        environ = os.environ if environ is None else environ
+        knobs = Knobs(environ)
         self._policy_paths = [Path(path) for path in policies]
         policy = load_policy(self._policy_paths)
         clock = clock or SystemClock()
         owner = this_process()
         mark_children(owner)
-        store = open_store(url, clock, crash_point=knobs.crash_point)
+        redactor = ledger_redactor(environ, redaction)
+        key_file = environ.get(KEY_VARIABLE)
+        store = open_store(
+            url,
+            clock,
+            crash_point=knobs.crash_point,
+            redactor=redactor,
+            key_path=Path(key_file) if key_file else None,
+        )
         ledger = Ledger(store, crash_point=knobs.crash_point)
         database = database_of(url)
         self.state_dir = Path(state_dir) if state_dir is not None else Path(database).parent
@@ -94,6 +108,7 @@ class Engine(BudgetDesk, Trust):
             knobs=knobs,
             owner=owner,
             tuning=tuning or Tuning(),
+            sources=Sources(secrets or {}, environ, redactor),
         )
         self._heartbeat = Heartbeat()
 

@@ -82,8 +82,11 @@ class Output:
             self._write(text())
 
     def _write(self, text: str) -> None:
+        from perdure.runtime.secrets import said
+
         if not self._stdout:
             return
+        text = said(text)
         try:
             self._stdout.write(text)
             self._stdout.flush()
@@ -149,8 +152,10 @@ class Output:
 
 def note(*lines: str) -> None:
     """Print lines on stderr, where anybody listens."""
+    from perdure.runtime.secrets import said
+
     try:
-        for line in lines:
+        for line in said("\n".join(lines)).split("\n"):
             if sys.stderr:
                 print(visible(line), file=sys.stderr)
     except BrokenPipeError:

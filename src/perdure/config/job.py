@@ -21,6 +21,7 @@ class JobFile:
         tools: importable modules whose tools are registered.
         policies: overlay files, already relative to the working directory.
         deadline: ISO-8601 UTC with microseconds, or None.
+        secrets: where each declared secret comes from.
         path: the job file, or the Python file of a bare target.
     """
 
@@ -39,6 +40,7 @@ class JobFile:
     stop_conditions: tuple[Any, ...] = ()
     escalation: Mapping[str, Any] = field(default_factory=dict[str, Any])
     artifacts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def folder(self) -> Path:
@@ -63,6 +65,7 @@ class JobFile:
             stop_conditions=self.stop_conditions,
             escalation=self.escalation,
             artifacts=self.artifacts,
+            secrets=self.secrets,
         )
 
     def with_inputs(self, given: Mapping[str, Any]) -> JobFile:

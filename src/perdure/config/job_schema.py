@@ -14,10 +14,12 @@ from perdure.config.checked import Edge, NonEmpty, as_list, as_mapping, check, u
 from perdure.config.job import JobFile
 from perdure.config.source import Document, Loc, Problem, SourceError, load_document
 from perdure.model.errors import SpecError
+from perdure.model.secret import Secret
 from perdure.ports.clock import format_time
 
 AGENT_KINDS = ("python",)
 LATER_AGENT_KINDS = frozenset({"claude", "pydantic_ai", "openai_agents", "langgraph", "command"})
+SECRET_SOURCES = ("env", "file", "cmd")
 _LONGEST_NAME = 200
 
 
@@ -70,8 +72,24 @@ def _agent_target(value: str) -> str:
     return value
 
 
+def _source(value: str) -> str:
+    kind, _, rest = value.partition(":")
+    if kind not in SECRET_SOURCES or not rest:
+        raise ValueError("is no source of a secret: env:NAME, file:PATH or cmd:COMMAND; never write the secret itself")
+    return value
+
+
+def _secret_name(value: str) -> str:
+    try:
+        return Secret(value).name
+    except ValueError as problem:
+        raise ValueError(str(problem)) from None
+
+
 Count = Annotated[StrictInt, Field(ge=1)]
 Positive = Annotated[float | int, BeforeValidator(_number)]
+SecretName = Annotated[NonEmpty, AfterValidator(_secret_name)]
+SecretSource = Annotated[NonEmpty, AfterValidator(_source)]
 InWorkspace = Annotated[NonEmpty, AfterValidator(_relative)]
 
 
@@ -146,6 +164,7 @@ class JobModel(Edge):
     stop_conditions: list[Any] = []  # noqa: RUF012
     escalation: Any = None
     artifacts: Any = None
+    secrets: dict[SecretName, SecretSource] = {}  # noqa: RUF012
 
 
 _SECTIONS: Mapping[str, type[BaseModel]] = {
@@ -185,6 +204,7 @@ def read_job(path: Path) -> JobFile:
         policies=policies,
         inputs=model.inputs,
         deadline=model.deadline,
+        secrets=model.secrets,
         stop_conditions=stops,
         **sections,
     )

@@ -20,6 +20,8 @@ from typing import Any, TypeGuard, Union, get_args, get_origin, get_type_hints
 
 import rfc8785
 
+from perdure.model.secret import Secret
+
 SAFE_INT = 2**53
 _PLAIN = (str, bool, type(None))
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -124,6 +126,8 @@ def _rare(value: Any, exact: bool, at: str) -> Any:
         items = [_member(item, exact, at) for item in value]
         tag = "$set" if isinstance(value, set) else "$frozenset"
         return {tag: sorted(items, key=lambda item: json.dumps(item, sort_keys=True))}
+    if isinstance(value, Secret):
+        return {"$secret": value.name}
     if _is_record(type(value)):
         return to_tagged(_fields_of(value), exact=exact, at=at)
     raise Unstorable(f"{at} is a {type(value).__name__}, which has no JSON form")
@@ -169,6 +173,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "$frozenset": lambda items: frozenset(from_tagged(item) for item in items),
     "$map": lambda pairs: {from_tagged(key): from_tagged(item) for key, item in pairs},
     "$repr": lambda text: text,
+    "$secret": Secret,
 }
 
 

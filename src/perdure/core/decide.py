@@ -57,6 +57,7 @@ class CallFacts:
         probe_exhausted: the probe could not tell, and asking again at once is no use.
         probe_reason: why it could not.
         key_alive_seconds: how long the provider still remembers the key; ``None`` if there is no key.
+        unsendable: why the exact request cannot be made again: a secret in it is not to be had.
         first_was_keyed: the first dispatch already carried the key under this policy (#41).
         attempts_left: requests that the budget still allows.
         wait_seconds: until ``not_before``.
@@ -77,6 +78,7 @@ class CallFacts:
     probe_reason: str = ""
     key_alive_seconds: float | None = None
     first_was_keyed: bool = False
+    unsendable: str = ""
     attempts_left: int = 0
     wait_seconds: float = 0.0
     replay_policy: ReplayPolicy = ReplayPolicy.ASK
@@ -124,11 +126,11 @@ def _in_doubt(row: CallRow, facts: CallFacts) -> Step:
 def _keyed(facts: CallFacts) -> Step:
     if facts.attempts_left < 1:
         return Step(Next.ASK, "the attempts are used up and the last answer did not settle it")
-    if _key_lives(facts):
+    if _key_lives(facts) and not facts.unsendable:
         return _same_key(facts)
     if facts.has_probe and not facts.probe_exhausted:
         return _probed(facts)
-    return Step(Next.ASK, "the provider may have forgotten the key")
+    return Step(Next.ASK, facts.unsendable or "the provider may have forgotten the key")
 
 
 def _key_lives(facts: CallFacts) -> bool:
@@ -143,7 +145,7 @@ def _same_key(facts: CallFacts) -> Step:
 
 def _probed(facts: CallFacts) -> Step:
     if facts.probe_exhausted:
-        if _key_lives(facts) and facts.attempts_left > 0:
+        if _key_lives(facts) and facts.attempts_left > 0 and not facts.unsendable:
             return _same_key(facts)
         return Step(Next.ASK, f"the provider could not tell{facts.probe_reason and f' ({facts.probe_reason})'}")
     if facts.twin_running:

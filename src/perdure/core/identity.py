@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -13,19 +13,25 @@ from perdure.model.toolcall import CallKey, CallRow, CallStatus, Repeat
 SCOPE_UNDECLARED = None
 
 
-def args_hash(arguments: Mapping[str, Any], *, volatile: Iterable[str] = ()) -> str:
+def args_hash(
+    arguments: Mapping[str, Any],
+    *,
+    volatile: Iterable[str] = (),
+    digest: Callable[[bytes], str] = sha256_hex,
+) -> str:
     """Return the hash of canonical arguments without the volatile ones (R053).
 
     Args:
         arguments: bound to the signature, those equal to their default dropped.
         volatile: names that do not belong to a call's identity.
+        digest: hashes the canonical text; keyed where a short secret in it could be guessed.
 
     Raises:
         Unstorable: an argument has no JSON form.
     """
     dropped = set(volatile)
     kept = {name: value for name, value in arguments.items() if name not in dropped}
-    return sha256_hex(canonical(kept))
+    return digest(canonical(kept))
 
 
 def effect_scope(arguments: Mapping[str, Any], scope: Sequence[str] | None) -> str | None:

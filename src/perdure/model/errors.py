@@ -254,6 +254,14 @@ class LedgerDamaged(StorageFault):
     default_next = "put the ledger back from a copy: docs/when-the-disk-fails.md"
 
 
+class SecretUnavailable(StoreError):
+    """A secret that a stored text refers to cannot be had: its key or its source is gone."""
+
+    code = "PERDURE-406"
+    default_safe = "Nothing was sent in its place: a request goes out as it was asked for, or not at all."
+    default_next = "put redaction.key back, or set the secret, then: perdure resume @last"
+
+
 class ConstraintViolated(StoreError):
     """A row would break a rule that the database keeps."""
 

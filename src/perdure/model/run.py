@@ -69,9 +69,11 @@ class RunSpec:
     stop_conditions: tuple[Any, ...] = ()
     escalation: Mapping[str, Any] = field(default_factory=dict[str, Any])
     artifacts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def as_document(self) -> dict[str, Any]:
-        """Return the specification as the JSON document that is stored and hashed."""
+        """Return the specification as the JSON document that is stored and hashed; of secrets it has the sources."""
+        named = {"secrets": dict(self.secrets)} if self.secrets else {}
         return {
             "name": self.name,
             "agent": self.agent,
@@ -83,6 +85,7 @@ class RunSpec:
             "stop_conditions": list(self.stop_conditions),
             "escalation": dict(self.escalation),
             "artifacts": dict(self.artifacts),
+            **named,
         }
 
 
@@ -172,6 +175,8 @@ class Outcome:
     resume_command: str
     error_code: str | None = None
     error_detail: str | None = None
+    told_result: str | None = None
+    """The result as JSON for people: marks stand where secrets were."""
     note: str = ""
     """What the status alone does not say: that a running run's owner is gone, or that nothing was run now."""
 

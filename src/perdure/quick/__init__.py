@@ -26,6 +26,8 @@ def open(
     state_dir: str | Path | None = None,
     tuning: Tuning | None = None,
     clock: Clock | None = None,
+    redaction: str | None = None,
+    secrets: Mapping[str, str] | None = None,
 ) -> Engine:
     """Open a ledger.
 
@@ -35,6 +37,8 @@ def open(
         policies: overlay files, after those of ``PERDURE_POLICIES_PATH``.
         state_dir: where the ledger and the workspaces are.
         tuning, clock: for tests and special needs; ``perdure.testing.FakeClock`` is a clock.
+        redaction: ``strict`` (from ``PERDURE_REDACTION`` when left out) or ``off``.
+        secrets: where declared secrets come from: ``env:NAME``, ``file:PATH``, ``cmd:COMMAND``.
 
     Raises:
         StoreError, PolicyError: it cannot be used safely.
@@ -54,6 +58,8 @@ def open(
         tuning=tuning,
         clock=clock,
         command_flags=flags,
+        redaction=redaction,
+        secrets=secrets,
     )
 
 

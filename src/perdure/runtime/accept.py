@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure.core.codec import Unstorable, canonical, from_tagged, sha256_hex, to_tagged
+from perdure.core.codec import Unstorable, canonical, from_tagged, to_tagged
 from perdure.model.errors import SpecError, SpecMismatch
 from perdure.model.run import RunRow, RunSpec
 from perdure.runtime.life import Surroundings
@@ -44,7 +44,10 @@ def accept(
     if run_id is not None and not _RUN_ID.match(run_id):
         raise SpecError([f"run id {run_id!r}: letters, digits, '.', '_' and '-', at most 100"])
     document = spec.as_document()
-    text, digest = _stored(document)
+    vault = around.ledger.vault
+    for what, name in (("run id", run_id or ""), ("name", spec.name)):
+        vault.refuse_in_name(what, name)
+    text, digest = _stored(document, vault.digest)
     chosen = run_id or "r" + around.new_token()
     new_row = {
         "run_id": chosen,
@@ -69,7 +72,7 @@ def _record(store: SqlStore, new_row: Mapping[str, Any], document: Mapping[str, 
         store.runs.insert(**new_row)
     elif known.spec_hash != new_row["spec_hash"]:
         raise SpecMismatch(
-            f"run {chosen} exists with another specification:\n" + _difference(known, document),
+            f"run {chosen} exists with another specification:\n" + store.vault.shown(_difference(known, document)),
             next_command=f"perdure resume {chosen}   # goes on with the stored one; another id makes a new run"
             if known.job_path is not None
             else "give it what is stored, or another id for a new run",
@@ -82,11 +85,10 @@ def spec_of(row: RunRow) -> dict[str, Any]:
     return found
 
 
-def _stored(document: Mapping[str, Any]) -> tuple[str, str]:
+def _stored(document: Mapping[str, Any], digest: Callable[[bytes], str]) -> tuple[str, str]:
     try:
-        return json.dumps(to_tagged(document, at="job"), sort_keys=True, ensure_ascii=False), sha256_hex(
-            canonical(document)
-        )
+        text = json.dumps(to_tagged(document, at="job"), sort_keys=True, ensure_ascii=False)
+        return text, digest(canonical(document))
     except Unstorable as problem:
         raise SpecError([f"inputs: {problem}"]) from None
 

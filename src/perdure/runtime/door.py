@@ -69,7 +69,9 @@ class Door:
         """Return the request of a tool call made here and now."""
         self.life.check_open()
         self.life.registry.add(called)
-        return build_request(called, self.life.decision(called), args, kwargs, frame_here(self.life.root), options)
+        life = self.life
+        frame, digest = frame_here(life.root), life.vault.digest
+        return build_request(called, life.decision(called), args, kwargs, frame, options, digest=digest)
 
     def find_tool(self, tool_or_name: AnyTool | str | Callable[..., Any]) -> AnyTool:
         """Return a tool by itself or by its registered name.
@@ -93,6 +95,8 @@ class Door:
     ) -> CallRequest:
         """Return the request of a memo made here and now."""
         self.life.check_open()
+        self.life.vault.refuse_in_name("memo", name)
+        fill = self.life.sources.fill
         is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ is an async function
         )
@@ -100,13 +104,13 @@ class Door:
         if is_async:
 
             async def compute() -> Any:
-                return await function(*args, **kwargs)
+                return await function(*fill(args), **fill(kwargs))
 
             body: Callable[..., Any] = compute
         else:
 
             def compute_here() -> Any:
-                return function(*args, **kwargs)
+                return function(*fill(args), **fill(kwargs))
 
             body = compute_here
         plain = function.plain if isinstance(function, Tool) else function
@@ -114,7 +118,8 @@ class Door:
         declared = declare(name, side_effect_class="local", namespace=MEMO_NAMESPACE)
         memo: AnyTool = Tool(body, declared)
         identity = key if key is not None else [list(args), kwargs]
-        return memo_request(memo, self.life.decision(memo), identity, frame_here(self.life.root))
+        frame, digest = frame_here(self.life.root), self.life.vault.digest
+        return memo_request(memo, self.life.decision(memo), identity, frame, digest=digest)
 
     # --- serving -------------------------------------------------------------------------------------------------
 

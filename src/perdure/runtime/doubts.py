@@ -13,7 +13,7 @@ from functools import partial
 
 from perdure.core.codec import decode
 from perdure.core.decide import CallFacts
-from perdure.model.errors import StoreError
+from perdure.model.errors import SecretUnavailable, StoreError
 from perdure.model.policy import Decision
 from perdure.model.toolcall import CallRow, CallStatus, ReplayPolicy
 from perdure.ports.clock import FOREVER, seconds_between
@@ -87,6 +87,7 @@ def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
         probe_reason=doubt.reason,
         key_alive_seconds=_key_alive_seconds(life, row, now) if decision is not None else None,
         first_was_keyed=row.key_expires_at is not None,
+        unsendable=_unsendable(life, row) if row.key_expires_at is not None and decision is not None else "",
         attempts_left=attempts_left(life, row, decision),
         wait_seconds=waiting,
         tool_known=doubt.tool is not None,
@@ -197,9 +198,8 @@ def keep_late_return(life: Life, row: CallRow, sender: Sender) -> None:
 def ask_probe(life: Life, row: CallRow, doubt: Doubt) -> Loop:
     """Ask the provider once, and remember what its answer is worth."""
     function, lag_seconds = _probe_of(life, doubt)
-    arguments = decode((yield Commit(lambda store: store.calls.request(row.call_no))))
     asked_at = life.around.clock.monotonic()
-    answer: Probe = yield Consult(function, context_of(life, row, arguments))
+    answer: Probe = yield from _consult(life, row, function)
     if answer.verdict == "happened" and answer.ref is not None:
         answer = yield from _whose_is_it(life, row, function, answer)
     row, verdict = yield Commit(lambda store: recording.store_probe(life, store, row, answer))
@@ -224,8 +224,7 @@ def look_again(life: Life) -> Loop:
         if row.status is not CallStatus.SUCCEEDED or known is None or tool is None:
             continue
         function, _ = _probe_of(life, Doubt(life.decision(tool), tool))
-        arguments = decode((yield Commit(_request_of(row))))
-        answer: Probe = yield Consult(function, context_of(life, row, arguments))
+        answer: Probe = yield from _consult(life, row, function)
         if answer.verdict == "happened" and answer.ref not in (None, known):
             yield Commit(partial(_store_second, life, row, answer))
 
@@ -250,8 +249,7 @@ def _whose_is_it(life: Life, row: CallRow, function: ProbeFunction, answer: Prob
     if len(others) > KIN_LIMIT:
         return Probe.unknown(f"{answer.ref} may belong to one of over {KIN_LIMIT} calls without a reference")
     for other in others:
-        arguments = decode((yield Commit(_request_of(other))))
-        theirs: Probe = yield Consult(function, context_of(life, other, arguments))
+        theirs: Probe = yield from _consult(life, other, function)
         if theirs.verdict != "happened" or theirs.ref in (None, answer.ref):
             return Probe.unknown(f"{answer.ref} may belong to {other.tool_call_id}, which has no reference of its own")
     return answer
@@ -270,8 +268,22 @@ def _probe_of(life: Life, doubt: Doubt) -> tuple[ProbeFunction, float]:
     return tool.probe_function, decision.probe_lag_seconds
 
 
-def _request_of(row: CallRow) -> Callable[[SqlStore], str]:
-    return lambda store: store.calls.request(row.call_no)
+def _consult(life: Life, row: CallRow, function: ProbeFunction) -> Loop:
+    """Ask a probe about the exact request; where that cannot be had any more, nobody can tell."""
+    try:
+        arguments = life.sources.fill(decode((yield Commit(lambda store: store.calls.request(row.call_no)))))
+    except SecretUnavailable as problem:
+        return Probe.unknown(str(problem))
+    return (yield Consult(function, context_of(life, row, arguments)))
+
+
+def _unsendable(life: Life, row: CallRow) -> str:
+    """Return why the exact request cannot be sent again, or nothing."""
+    try:
+        life.sources.fill(decode(life.ledger.read(lambda store: store.calls.request(row.call_no))))
+    except SecretUnavailable as problem:
+        return str(problem)
+    return ""
 
 
 def _named_probe(name: str) -> ProbeFunction:

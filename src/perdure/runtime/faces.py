@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure.core.codec import from_tagged
 from perdure.model.errors import UsageError
+from perdure.model.secret import Secret
 from perdure.runtime import pauses
 from perdure.runtime.checkpointing import STEP_BOUNDARY, write_checkpoint
 from perdure.runtime.door import Door, parse_options
@@ -58,7 +59,17 @@ class _Face:
         """
         if not name:
             raise UsageError("run.step needs a name")
+        for text in (name, phase or name):
+            self._life.vault.refuse_in_name("step", text)
         return Step(self._life, name, phase or name)
+
+    def secret(self, name: str) -> Secret:
+        """Return a secret to be handed to a tool: only the tool gets its value, and only its name is stored.
+
+        Args:
+            name: declared under ``secrets`` in the job, or the name of an environment variable.
+        """
+        return Secret(name)
 
     def satisfy(self, condition: str, *, evidence: Any = None) -> None:
         """Say that a named stop condition of the job holds, and why."""
@@ -83,6 +94,7 @@ class _Face:
         options = parse_options(
             kwargs.pop("repeat_of", None), kwargs.pop("dedupe_key", None), kwargs.pop("on_challenge", "wait")
         )
+        self._life.vault.refuse_in_name("dedupe_key", options.dedupe_key or "")
         return self._door.request(self._door.find_tool(tool), args, kwargs, options)
 
 

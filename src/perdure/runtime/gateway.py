@@ -12,7 +12,15 @@ from typing import Any
 from perdure.core.codec import decode, shape
 from perdure.core.decide import Next, Step, decide
 from perdure.core.identity import Gate
-from perdure.model.errors import CallAbandoned, CallChallenged, CallDenied, CallError, CallFailed, StoreError
+from perdure.model.errors import (
+    CallAbandoned,
+    CallChallenged,
+    CallDenied,
+    CallError,
+    CallFailed,
+    SecretUnavailable,
+    StoreError,
+)
 from perdure.model.policy import Decision
 from perdure.model.run import WaitReason
 from perdure.model.toolcall import CHALLENGED, DENIED, INNER_NAMESPACES, TIMER_NAMESPACE, CallRow, CallStatus, Repeat
@@ -184,11 +192,12 @@ class Gateway:
         row: CallRow,
         request: CallRequest | None,
     ) -> Loop:
-        if request is not None and operation.minted:
-            arguments: Any = request.complete
-        else:
-            # A row of an earlier life is sent as it was recorded, whatever the program would ask for now.
-            arguments = decode((yield Commit(lambda store: store.calls.request(row.call_no))))
+        try:
+            arguments = yield from self._arguments(operation, row, request)
+        except SecretUnavailable as problem:
+            # A request goes out as it was recorded or not at all.
+            refused = Outcome(Ended.NOT_DONE, error=problem, retry=False)
+            return (yield from self._record(operation, row, refused, decision, request)), problem
         if operation.is_withdrawn() and request is not None:
             self._withdraw((yield Commit(lambda store: starting.take_back(self._life, store, operation, row))))
         dispatch = self._dispatch(tool, decision, row, arguments)
@@ -203,6 +212,15 @@ class Gateway:
             self._life.context.free(row)
             raise outcome.error
         return row, outcome.error
+
+    def _arguments(self, operation: Operation, row: CallRow, request: CallRequest | None) -> Loop:
+        """Return what the tool is called with: declared secrets are looked up now, and nowhere else."""
+        if request is not None and operation.minted:
+            arguments: Any = request.complete
+        else:
+            # A row of an earlier life is sent as it was recorded, whatever the program would ask for now.
+            arguments = decode((yield Commit(lambda store: store.calls.request(row.call_no))))
+        return self._life.sources.fill(arguments)
 
     def _dispatch(self, tool: AnyTool, decision: Decision, row: CallRow, arguments: Any) -> Dispatch:
         hints = tool.hints

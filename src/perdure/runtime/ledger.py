@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar, cast
 from perdure.model.errors import StorageFault, StoreError
 from perdure.ports.store import CrashPoint, no_crash_point
 from perdure.store.sql_store import SqlStore
+from perdure.store.vault import Vault
 
 T = TypeVar("T")
 Work = Callable[[SqlStore], T]
@@ -72,6 +73,11 @@ class Ledger:
         _LEDGERS.add(self)
         self.crowd = 0
         """How many operations of this process are in flight; a lone one commits itself, without a hop."""
+
+    @property
+    def vault(self) -> Vault:
+        """What keeps secrets out of the rows."""
+        return self._store.vault
 
     def run(self, work: Work[T]) -> T:
         """Commit ``work`` together with everything that was handed in before it, and return its value."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.policy import evaluate
+from perdure.core.redact import Redactor
 from perdure.model.errors import DeadlineExceeded, RunSuspended
 from perdure.model.policy import Decision, Policy
 from perdure.model.run import Owner, RunRow
@@ -29,6 +30,7 @@ from perdure.runtime.lease import LEASE_SECONDS
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.operations import Operations
 from perdure.runtime.registry import AnyTool, Registry
+from perdure.runtime.secrets import Sources, said
 from perdure.runtime.stopping import Stopping
 from perdure.store.runs import LifeCounts, StepRow
 
@@ -72,6 +74,7 @@ class Surroundings:
     knobs: Knobs
     owner: Owner
     tuning: Tuning = field(default_factory=Tuning)
+    sources: Sources = field(default_factory=lambda: Sources({}, {}, Redactor()))
     random_unit: Callable[[], float] = random.random
     new_token: Callable[[], str] = lambda: _base32(10)
 
@@ -121,6 +124,9 @@ class Life(_Rows):
         self.is_async = is_async
         self.ledger = around.ledger
         self.workspace = Path(run.workspace)
+        self.vault = around.ledger.vault
+        folder = Path(run.job_path).parent if run.job_path else None
+        self.sources = around.sources.with_declared(spec.get("secrets") or {}, folder)
         self.context = Context()
         self.conversations = Conversations(self.context)
         self.operations = Operations()
@@ -176,7 +182,7 @@ class Life(_Rows):
         """Warn about something once per life (R083)."""
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(f"perdure: {text}", RuntimeWarning, stacklevel=_level_of_user_code())
+            warnings.warn(f"perdure: {said(text)}", RuntimeWarning, stacklevel=_level_of_user_code())
 
     def check_open(self) -> None:
         """Refuse every engine call after the life has ended; nothing is written.

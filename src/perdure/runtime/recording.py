@@ -371,6 +371,6 @@ SHORT = 120
 
 def named(store: SqlStore, row: CallRow) -> str:
     """Return a call as a person would say it: its tool and its arguments, shortened."""
-    arguments = json.loads(store.calls.request(row.call_no))
+    arguments = json.loads(store.listed.request(row.call_no))
     said = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
     return f"{row.tool_name}({said if len(said) <= SHORT else said[:SHORT] + '…'})"

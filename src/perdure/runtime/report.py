@@ -53,6 +53,7 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         resume_command=resume_command(row, flags),
         error_code=row.error_code,
         error_detail=row.error_detail,
+        told_result=store.runs.told_result(run_id),
         note=owner_note(row) or cancel_note(store, row),
     )
 
@@ -190,7 +191,7 @@ def run_document(found: Outcome) -> dict[str, Any]:
         "name": found.name,
         "status": str(found.status),
         "reason": found.reason,
-        "result": to_tagged(found.result),
+        "result": json.loads(found.told_result) if found.told_result is not None else to_tagged(found.result),
         "calls": dict(found.calls),
         "replayed": found.replayed,
         "settled": found.settled,
@@ -248,8 +249,8 @@ def call(store: SqlStore, tool_call_id: str, *, flags: str) -> dict[str, Any]:
         raise NotFound(f"there is no call {tool_call_id!r}", next_command="perdure calls ls")
     found = dict(zip(_PUBLIC, row, strict=True))
     call_no = found.pop("call_no")
-    found["request"] = store.calls.request(call_no)
-    found["response"] = store.calls.response(call_no)
+    found["request"] = store.listed.request(call_no)
+    found["response"] = store.listed.response(call_no)
     found["evidence"] = [
         {
             "kind": item.kind,
@@ -260,7 +261,7 @@ def call(store: SqlStore, tool_call_id: str, *, flags: str) -> dict[str, Any]:
             "detail": item.detail,
             "ref": item.ref,
         }
-        for item in store.calls.evidence(tool_call_id)
+        for item in store.listed.evidence(tool_call_id)
     ]
     found["questions"] = [
         {

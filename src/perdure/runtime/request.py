@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.core.codec import Unstorable, encode
+from perdure.core.codec import Unstorable, encode, sha256_hex
 from perdure.core.identity import args_hash, effect_scope
 from perdure.model.errors import UnstorableValue
 from perdure.model.policy import Decision
@@ -100,6 +100,8 @@ class CallRequest:
 
 _LEAVES = (str, int, float, bool, bytes, type(None))
 PLAIN_OPTIONS = CallOptions()
+Digest = Callable[[bytes], str]
+"""Hashes the canonical text of a call's identity; the ledger's own is keyed where a short secret could be guessed."""
 
 
 def build_request(
@@ -109,6 +111,8 @@ def build_request(
     kwargs: Mapping[str, Any],
     frame: Frame,
     options: CallOptions = PLAIN_OPTIONS,
+    *,
+    digest: Digest = sha256_hex,
 ) -> CallRequest:
     """Bind a call to the tool's signature and give it its identity.
 
@@ -118,14 +122,16 @@ def build_request(
     """
     arguments = _bind(tool, args, kwargs)
     try:
-        digest = args_hash(arguments, volatile=decision.volatile)
+        hashed = args_hash(arguments, volatile=decision.volatile, digest=digest)
     except Unstorable as problem:
         raise UnstorableValue(f"{tool.name}: {problem}") from None
-    key = CallKey(tool.declaration.namespace, tool.name, digest)
+    key = CallKey(tool.declaration.namespace, tool.name, hashed)
     return CallRequest(tool, decision, key, arguments, frame, options)
 
 
-def memo_request(tool: AnyTool, decision: Decision, identity: Any, frame: Frame) -> CallRequest:
+def memo_request(
+    tool: AnyTool, decision: Decision, identity: Any, frame: Frame, *, digest: Digest = sha256_hex
+) -> CallRequest:
     """Return the request of a memo or a turn, whose identity is its name and canonical arguments.
 
     Raises:
@@ -133,10 +139,10 @@ def memo_request(tool: AnyTool, decision: Decision, identity: Any, frame: Frame)
     """
     try:
         stored = encode({"identity": identity}, at=f"memo {tool.name}")
-        digest = args_hash({"identity": identity})
+        hashed = args_hash({"identity": identity}, digest=digest)
     except Unstorable as problem:
         raise UnstorableValue(f"run.memo({tool.name!r}): {problem}") from None
-    key = CallKey(tool.declaration.namespace, tool.name, digest)
+    key = CallKey(tool.declaration.namespace, tool.name, hashed)
     return CallRequest(tool, decision, key, {}, frame, PLAIN_OPTIONS, stored)
 
 

@@ -21,6 +21,7 @@ from perdure.runtime.life import Life, Surroundings
 from perdure.runtime.registry import Registry
 from perdure.runtime.steps import steps_by_name
 from perdure.runtime.stopping import Doing, Stopping, listening
+from perdure.store.modes import make_workspace
 from perdure.store.sql_store import SqlStore
 
 
@@ -66,7 +67,7 @@ class Runner:
         around = replace(around, policy=job.policy)
         life = Life(around, row, job.spec, job.registry, fence=fence, waits=job.waits, is_async=is_async)
         around.ledger.run(lambda store: _load(life, store))
-        life.workspace.mkdir(parents=True, exist_ok=True)
+        make_workspace(life.workspace)
         self._heartbeat.add(life)
         return life
 

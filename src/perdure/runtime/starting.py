@@ -209,7 +209,9 @@ def insert(
         policy_rule=str(decision.rule) if decision.rule else None,
         effect_scope=request.scope,
         occurrence=occurrence,
-        idempotency_key=idempotency_key(life.around.ledger_id, life.run_id, request.key, request.scope, occurrence),
+        idempotency_key=idempotency_key(
+            life.around.ledger_id, life.run_id, request.key, life.vault.hashed_scope(request.scope), occurrence
+        ),
         dedupe_key=request.options.dedupe_key,
         status=status,
         fence=life.fence,

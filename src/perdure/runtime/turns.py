@@ -158,7 +158,7 @@ class Asker:
         life = self.door.life
         tool = life.registry.by_name(call.name)
         decision = life.decision(tool) if tool is not None else None
-        options = CallOptions(repeat_of=call.repeat_of)
+        options, digest = CallOptions(repeat_of=call.repeat_of), life.vault.digest
         frame = replace(self.frame, parent_call_id=turn_id)
         problem = call.problem or self._not_offered(call, tool)
         given, request = call.args, None
@@ -166,13 +166,13 @@ class Asker:
             given, problem = checked_arguments(tool, call.args)
         if tool is not None and decision is not None and problem is None:
             try:
-                request = build_request(tool, decision, (), given, frame, options)
+                request = build_request(tool, decision, (), given, frame, options, digest=digest)
             except TypeError as wrong:
                 problem = f"{call.name}: {wrong}"
         if request is None:
             absent = _absent(call.name, problem or "")
             decision = decision or evaluate(life.around.policy, absent.declaration)
-            request = build_request(absent, decision, (), call.args, frame, options)
+            request = build_request(absent, decision, (), call.args, frame, options, digest=digest)
         request.handle, request.reader, request.refused = (turn_id, call.index), self.conversation.reader, problem
         return request
 
@@ -234,6 +234,7 @@ def turn_request(
     """
     life = door.life
     life.check_open()
+    life.vault.refuse_in_name("turn", name)
     given: Any = messages
     if isinstance(given, str) or not hasattr(given, "__getitem__"):
         raise UsageError("run.turn needs the list of messages that the model is given")

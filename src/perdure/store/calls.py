@@ -115,11 +115,15 @@ class CallRows:
         )
 
     def response(self, call_no: int) -> str | None:
-        """Return the stored receipt's value as tagged JSON."""
+        """Return the receipt's value as tagged JSON, as it was."""
         return self._payloads.load(self._do.value("stored_response", call_no=call_no))
 
     def request(self, call_no: int) -> str:
-        """Return the exact stored request as tagged JSON."""
+        """Return the exact request as tagged JSON.
+
+        Raises:
+            SecretUnavailable: a secret in it cannot be read any more.
+        """
         return self._payloads.load(self._do.value("stored_request", call_no=call_no)) or "{}"
 
     def ref_owner(self, tool_name: str, ref: str) -> str | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from perdure.model.toolcall import Evidence
 from perdure.ports.store import Row
+from perdure.store.payloads import Payloads
 from perdure.store.statements import Statements
 
 
@@ -34,10 +36,28 @@ class ListedRows:
 
     def __init__(self, statements: Statements) -> None:
         self._do = statements
+        self._payloads = Payloads(statements)
+
+    def request(self, call_no: int) -> str:
+        """Return a request for people: marks stand where secrets were."""
+        return self._text("stored_request", call_no) or "{}"
+
+    def response(self, call_no: int) -> str | None:
+        """Return a receipt's value for people: marks stand where secrets were."""
+        return self._text("stored_response", call_no)
+
+    def _text(self, name: str, call_no: int) -> str | None:
+        for row in self._do.told(name, call_no=call_no):
+            return self._payloads.load(row[0], told=True)
+        return None
+
+    def evidence(self, tool_call_id: str) -> list[Evidence]:
+        """Return all evidence about a call for people: marks stand where secrets were."""
+        return [Evidence(*row) for row in self._do.told("list_evidence", tool_call_id=tool_call_id)]
 
     def call(self, tool_call_id: str) -> Row | None:
         """Return a call for people, with request and response."""
-        return self._do.one("public_call", tool_call_id=tool_call_id)
+        return next(iter(self._do.told("public_call", tool_call_id=tool_call_id)), None)
 
     def calls(self, run_id: str | None, wanted: CallFilter) -> Iterator[Row]:
         """Yield calls for people, oldest first, of one run or of all."""
@@ -50,5 +70,5 @@ class ListedRows:
             "limit": wanted.limit,
         }
         if run_id is None:
-            return self._do.rows("public_calls", **chosen)
-        return self._do.rows("public_calls_of_run", run_id=run_id, **chosen)
+            return self._do.told("public_calls", **chosen)
+        return self._do.told("public_calls_of_run", run_id=run_id, **chosen)

@@ -7,12 +7,15 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+from perdure.core.redact import Redactor
 from perdure.model.errors import LedgerDamaged, StoreError
 from perdure.ports.clock import Clock
 from perdure.ports.store import CrashPoint, no_crash_point
 from perdure.store.migrate import migrate
+from perdure.store.modes import make_database, make_folder
 from perdure.store.sql_store import SqlStore
 from perdure.store.sqlite.connection import SqliteConnection
+from perdure.store.vault import KEY_NAME, Vault
 
 _CHECKSUMS = "page_checksums"
 
@@ -41,8 +44,14 @@ def open_store(
     *,
     crash_point: CrashPoint = no_crash_point,
     new_ledger_id: Callable[[], str] = lambda: secrets.token_hex(16),
+    redactor: Redactor | None = None,
+    key_path: Path | None = None,
 ) -> SqlStore:
     """Open, check and migrate the ledger at ``url``; a new one gets its own random ledger id (F4).
+
+    Args:
+        redactor: what is not stored in clear; every form that is known when left out.
+        key_path: where the key of hidden secrets is; beside the database when left out.
 
     Raises:
         StoreError: the ledger cannot be used safely.
@@ -50,12 +59,15 @@ def open_store(
     path = sqlite_path(url)
     new = path == ":memory:" or not os.path.exists(path)
     if path != ":memory:":
-        _make_folder(Path(path).absolute().parent)
+        make_folder(Path(path).absolute().parent)
+        make_database(Path(path).absolute())
+        key_path = key_path or Path(path).absolute().with_name(KEY_NAME)
+    vault = Vault(key_path, redactor or Redactor())
     connection = SqliteConnection(path)
     try:
         if migrate(connection, clock.now()) and new:
             connection.stretch_wal()
-        store = SqlStore(connection, "sqlite", crash_point)
+        store = SqlStore(connection, "sqlite", crash_point, vault)
         if store.meta("ledger_id") is None:
             _name(store, connection, new_ledger_id())
         if store.meta(_CHECKSUMS) == "on" and not connection.has_checksums:
@@ -78,13 +90,6 @@ def _name(store: SqlStore, connection: SqliteConnection, ledger_id: str) -> None
         store.set_meta("ledger_id", ledger_id)
         store.set_meta(_CHECKSUMS, "on" if connection.has_checksums else "off")
     connection.commit()
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as problem:
-        raise StoreError(f"the state directory {folder} cannot be made: {problem}") from problem
 
 
 def sync_folder(folder: Path) -> None:

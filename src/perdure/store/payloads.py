@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from perdure.core.marks import shortened
 from perdure.model.errors import LedgerDamaged, StoreError
 from perdure.store.statements import Statements
 
@@ -25,6 +26,7 @@ class Payloads:
         data = text.encode("utf-8")
         if len(data) <= INLINE_BYTES:
             return text
+        data = self._do.vault.hide(text).encode("utf-8")
         if len(data) > LARGEST_BYTES:
             raise StoreError(
                 f"a payload of {len(data)} bytes is over the {LARGEST_BYTES} bytes that a row may hold",
@@ -34,8 +36,12 @@ class Payloads:
         self._do.write("add_payload", sha256=digest, bytes=data)
         return _PAYLOAD_MARK + digest
 
-    def load(self, kept: str | None) -> str | None:
+    def load(self, kept: str | None, *, told: bool = False) -> str | None:
         """Return the text that a row stands for.
+
+        Args:
+            kept: what stands in the row.
+            told: for people; marks stand where secrets were.
 
         Raises:
             LedgerDamaged: it is missing, or is not what was stored.
@@ -46,4 +52,5 @@ class Payloads:
         row = self._do.one("get_payload", sha256=digest)
         if row is None or hashlib.sha256(row[0]).hexdigest() != digest:
             raise LedgerDamaged(f"the payload {digest[:12]}… is missing or damaged")
-        return bytes(row[0]).decode("utf-8")
+        text = bytes(row[0]).decode("utf-8")
+        return shortened(text) if told else self._do.vault.reveal(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.core.redact import Redactor
 from perdure.ports.store import CrashPoint, SqlConnection, no_crash_point
 from perdure.store.audit import AuditRows
 from perdure.store.budgets import BudgetRows
@@ -13,16 +14,24 @@ from perdure.store.runs import RunRows, StepRows
 from perdure.store.seals import SealRows
 from perdure.store.statements import Statements
 from perdure.store.turns import TurnRows
+from perdure.store.vault import Vault
 
 
 class SqlStore:
     """Rows of one ledger; used only while the ledger's lock is held."""
 
-    def __init__(self, connection: SqlConnection, dialect: str, crash_point: CrashPoint = no_crash_point) -> None:
+    def __init__(
+        self,
+        connection: SqlConnection,
+        dialect: str,
+        crash_point: CrashPoint = no_crash_point,
+        vault: Vault | None = None,
+    ) -> None:
         self.connection = connection
+        self.vault = vault or Vault(None, Redactor())
         self._dialect = dialect
         self._crash_point = crash_point
-        self._statements = Statements(connection, dialect, crash_point)
+        self._statements = Statements(connection, dialect, crash_point, self.vault)
         self.runs = RunRows(self._statements)
         self.steps = StepRows(self._statements)
         self.calls = CallRows(self._statements)
@@ -40,7 +49,7 @@ class SqlStore:
         Raises:
             StoreError: it cannot be opened either.
         """
-        return SqlStore(self.connection.another(), self._dialect, self._crash_point)
+        return SqlStore(self.connection.another(), self._dialect, self._crash_point, self.vault)
 
     def meta(self, key: str) -> str | None:
         """Return a fact about the ledger itself."""

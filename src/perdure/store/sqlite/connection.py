@@ -14,6 +14,7 @@ import apsw
 
 from perdure.model.errors import ConstraintViolated, LedgerDamaged, StorageFault, StoreError
 from perdure.ports.store import Row
+from perdure.store.modes import make_database
 from perdure.store.sqlite import wal_check
 from perdure.store.sqlite.checksums import CHECKSUM_VFS, RESERVED_BYTES, checksum_vfs, is_damage, take_over_pages
 from perdure.store.sqlite.lock_holder import is_stopped, lock_holder
@@ -292,16 +293,26 @@ class SqliteConnection:
 
     def backup_to(self, path: Path) -> None:
         """Copy the whole database, as it is at one moment, to a file that only its owner reads."""
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        make_database(path)
         try:
             target = apsw.Connection(str(path), vfs=checksum_vfs() if self.has_checksums else None)
             try:
-                with target.backup("main", self._db, "main") as backup:
-                    backup.step()
+                self._copy_to(target)
             finally:
                 target.close()
         except apsw.Error as problem:
             raise self._translate(problem) from problem
+
+    def _copy_to(self, target: apsw.Connection) -> None:
+        give_up = time.monotonic() + BUSY_TIMEOUT_MILLISECONDS / 1000
+        with target.backup("main", self._db, "main") as backup:
+            while not backup.done:
+                try:
+                    backup.step()
+                except apsw.BusyError:  # another process is writing, and a copy does not wait by itself
+                    if time.monotonic() >= give_up:
+                        raise
+                    time.sleep(SWITCH_RETRY_SECONDS)
 
     def close(self) -> None:
         """Close the connection; the WAL file is kept for the next one."""

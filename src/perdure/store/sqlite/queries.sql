@@ -44,6 +44,9 @@ VALUES (:run_id, :name, :now, :now, 'queued', :entrypoint, :spec, :spec_hash, :j
 SELECT {run}
 FROM runs WHERE run_id = :run_id
 
+-- name: stored_result
+SELECT result_ref FROM runs WHERE run_id = :run_id
+
 -- name: list_runs
 SELECT {run}
 FROM runs

@@ -1,0 +1,141 @@
+"""Who may read the state directory: its owner. Modes are set outright, whatever the umask says."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from perdure.model.errors import StoreError
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+_OTHERS = 0o077
+_WRITE_BY_OTHERS = 0o022
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """A path that others than its owner may look into, or that is not what it should be."""
+
+    path: Path
+    problem: str
+    command: str
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for its owner only; one that is there is left as it is.
+
+    Raises:
+        StoreError: it cannot be made, or a link to somebody else's folder stands there.
+    """
+    try:
+        missing = [item for item in (folder, *folder.parents) if not item.exists()]
+        for item in reversed(missing):
+            item.mkdir(mode=FOLDER_MODE, exist_ok=True)
+            item.chmod(FOLDER_MODE)
+        if not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is no folder")
+    except OSError as problem:
+        raise StoreError(f"the state directory {folder} cannot be made: {problem}") from problem
+    refuse_foreign_link(folder)
+
+
+def make_workspace(folder: Path) -> None:
+    """Make the folder of a run, inside one that is the owner's only.
+
+    Raises:
+        StoreError: something else stands there: a link could lead a run's files anywhere.
+    """
+    make_folder(folder.parent)
+    if folder.is_symlink():
+        raise StoreError(
+            f"{folder} is a link, and a run writes its files there",
+            next_command=f"look where it leads, and remove it: rm {folder}",
+        )
+    make_folder(folder)
+
+
+def make_database(path: Path) -> None:
+    """Make an empty file for a database before SQLite does; its log and index get the mode of it.
+
+    Raises:
+        StoreError: what stands there is no plain file of this user.
+    """
+    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        refuse_foreign_link(name)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    except FileExistsError:
+        return
+    except OSError as problem:
+        raise StoreError(f"cannot open the ledger {path}: {problem}") from problem
+    try:
+        os.fchmod(handle, FILE_MODE)
+    finally:
+        os.close(handle)
+
+
+def refuse_foreign_link(path: Path) -> None:
+    """Refuse a symbolic link that another user has put there: whoever made it chooses what is written to.
+
+    Raises:
+        StoreError: it is one.
+    """
+    try:
+        found = path.lstat()
+    except OSError:
+        return
+    if stat.S_ISLNK(found.st_mode) and found.st_uid not in (os.getuid(), 0):
+        raise StoreError(
+            f"{path} is a link that user {found.st_uid} has made",
+            next_command="use a state directory of your own: --state-dir DIR",
+        )
+
+
+@contextmanager
+def open_private(path: Path, flags: int) -> Generator[IO[bytes]]:
+    """Open a file that must not be a link."""
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    with os.fdopen(handle, "rb" if flags & os.O_ACCMODE == os.O_RDONLY else "wb") as file:
+        yield file
+
+
+def make_private(path: Path, content: bytes) -> None:
+    """Make a new file that only its owner can read, with its content on the disk."""
+    with open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
+        os.fchmod(file.fileno(), FILE_MODE)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def exposed(state_dir: Path, database: Path) -> list[Exposed]:
+    """Return what others than the owner may read or write of a state directory, the widest first."""
+    beside = [database.with_name(database.name + end) for end in ("", "-wal", "-shm")]
+    backups = sorted(database.parent.glob(f"{database.name}.before-*")) if database.parent.is_dir() else []
+    files = [*beside, *backups, database.with_name("redaction.key")]
+    folders = {state_dir, database.parent, state_dir / "workspaces"}
+    found = [_look(item, FOLDER_MODE) for item in sorted(folders)]
+    closed = stat.S_IMODE(database.parent.stat().st_mode) & _OTHERS == 0 if database.parent.is_dir() else True
+    found += [_look(item, FILE_MODE) for item in files] if not closed else []
+    return [item for item in found if item is not None]
+
+
+def _look(path: Path, wanted: int) -> Exposed | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.getuid():
+        return Exposed(path, f"belongs to user {found.st_uid}", f"chown {os.getuid()} {path}")
+    # The log of a database carries one more bit of ours, which lets nobody read it.
+    if not mode & (_OTHERS if stat.S_ISDIR(found.st_mode) else 0o066):
+        return None
+    may = "write to" if mode & _WRITE_BY_OTHERS else "look into"
+    return Exposed(path, f"others may {may} it (mode {mode:04o})", f"chmod {wanted:o} {path}")

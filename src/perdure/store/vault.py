@@ -1,0 +1,143 @@
+"""What stands between a text and the rows: secrets leave it before it is stored, and come back only when it is sent.
+
+The key lies beside the database in a file of its own, made when the first secret is hidden: a copy of the database, a
+backup or a dump gives nothing away. The rows keep marks (``core.marks``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from perdure.core.marks import KEY_BYTES, MarkBroken, MarkKey, has_mark, hide, mark, reveal, shortened
+from perdure.core.redact import Redactor, has_telling_name
+from perdure.model.errors import SecretUnavailable, StoreError, UsageError
+from perdure.store.modes import make_private, open_private
+
+KEY_NAME = "redaction.key"
+
+
+class Vault:
+    """Seals what is written to a ledger and opens what is read from it.
+
+    Args:
+        path: the file of the key; ``None`` keeps one in memory only.
+        redactor: what is looked for.
+        new_key: where a key comes from.
+    """
+
+    def __init__(
+        self, path: Path | None, redactor: Redactor, new_key: Callable[[int], bytes] = secrets.token_bytes
+    ) -> None:
+        self.path = path
+        self.redactor = redactor
+        self._new_key = new_key
+        self._key: MarkKey | None = None
+
+    def hide(self, text: str) -> str:
+        """Return a text as it may be stored."""
+        return self.redactor.redact(text, lambda kind, secret: hide(self._made(), kind, secret))
+
+    def reveal(self, text: str) -> str:
+        """Return a stored text as it was.
+
+        Raises:
+            SecretUnavailable: the key is gone, or is not the one it was hidden with.
+        """
+        if not has_mark(text):
+            return text
+        key = self._key or self._read()
+        if key is None:
+            raise SecretUnavailable(f"the key of this ledger's secrets is gone: {self._where()}", **self._advice())
+        try:
+            return reveal(key, text)
+        except MarkBroken as problem:
+            raise SecretUnavailable(f"a stored secret cannot be read: {problem}", **self._advice()) from None
+
+    def shown(self, text: str) -> str:
+        """Return a text for people: secrets that still stand in it become marks, and marks carry nothing."""
+        return shortened(self.redactor.redact(text, lambda kind, secret: mark(self._made(), kind, secret)))
+
+    def digest(self, data: bytes) -> str:
+        """Return the SHA-256 of a JSON text in hex, keyed where a name tells of a secret that could be guessed."""
+        if has_telling_name(data):
+            return hmac.new(self._made().digest, data, hashlib.sha256).hexdigest()
+        return hashlib.sha256(len(data).to_bytes(8, "big") + data).hexdigest()
+
+    def hashed_scope(self, scope: str | None) -> str | None:
+        """Return what of an effect scope goes into an idempotency key: a keyed hash where a secret could be guessed."""
+        return (
+            self.digest(scope.encode("utf-8"))
+            if scope is not None and has_telling_name(scope.encode("utf-8"))
+            else scope
+        )
+
+    def refuse_in_name(self, what: str, text: str) -> None:
+        """Refuse a secret in a name: names are looked up, so that they are stored as they are.
+
+        Raises:
+            UsageError: one stands in it.
+        """
+        found = [span.kind for span in self.redactor.spans(text) if not span.kind.startswith("env.")]
+        if found:
+            raise UsageError(
+                f"the {what} has what looks like a secret in it ({found[0]}), and names are stored as they are",
+                next_command="take it out of the name, and hand it over as an argument",
+            )
+
+    def _made(self) -> MarkKey:
+        if self._key is None:
+            self._key = self._read() or self._make()
+        return self._key
+
+    def _where(self) -> str:
+        return "it was kept in memory" if self.path is None else f"there is no {self.path}"
+
+    def _advice(self) -> dict[str, str]:
+        return {"next_command": f"put {self.path} back, as it was when the run began"}
+
+    def _read(self) -> MarkKey | None:
+        if self.path is None:
+            return None
+        try:
+            with open_private(self.path, os.O_RDONLY) as file:
+                found = file.read(KEY_BYTES + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise StoreError(f"the key {self.path} cannot be read: {problem}") from problem
+        if len(found) != KEY_BYTES:
+            raise StoreError(f"{self.path} is no key: it has {len(found)} bytes, not {KEY_BYTES}")
+        return MarkKey.of(found)
+
+    def _make(self) -> MarkKey:
+        """Make a key; of two processes that make one at the same time the first wins, and both use its key."""
+        fresh = self._new_key(KEY_BYTES)
+        if self.path is None:
+            return MarkKey.of(fresh)
+        draft = self.path.with_name(f"{KEY_NAME}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            make_private(draft, fresh)
+            with suppress(FileExistsError):
+                os.link(draft, self.path)
+            draft.unlink()
+            _sync(self.path.parent)
+        except OSError as problem:
+            raise StoreError(f"the key {self.path} cannot be made: {problem}") from problem
+        found = self._read()
+        if found is None:
+            raise StoreError(f"the key {self.path} was removed while it was made")
+        return found
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
