@@ -95,6 +95,24 @@ def test_a_stopped_run_prints_how_to_go_on(desk: Desk, number: signal.Signals, f
     assert resumed.code == 0
 
 
+@pytest.mark.parametrize("function", ["busy", "amain"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_five_fast_signals_leave_one_checkpoint_and_one_command(
+    desk: Desk, number: signal.Signals, function: str
+) -> None:
+    process = started(desk, f"slow.py:{function}", "--run-id", "s")
+    for _ in range(5):
+        process.send_signal(number)
+    said = ended(process)
+    assert said.code == {signal.SIGINT: 130, signal.SIGTERM: 143}[number], said
+    assert said.err.count("go on with: perdure resume s") == 1, said.err
+    assert "Traceback" not in said.err
+    kinds = [row[5] for row in desk.rows()["checkpoints"]]
+    assert kinds == ["interrupt"]
+    (desk.folder / "released").touch()
+    assert desk.type("resume", "s").code == 0
+
+
 def test_a_signal_in_the_middle_of_a_send_leaves_it_in_doubt(desk: Desk) -> None:
     process = started(desk, "slow.py:main", "--run-id", "s")
     process.send_signal(signal.SIGTERM)

@@ -179,8 +179,13 @@ def test_a_second_signal_leaves_at_once_and_a_child_that_lives_on_is_quarantined
     assert family.process.stderr is not None
     assert "stopping" in family.process.stderr.readline()
     begun = time.monotonic()
-    family.process.send_signal(number)
-    assert family.process.wait(PATIENCE_SECONDS) == LEFT_BY_SIGNAL[number]
+
+    def left() -> bool:
+        family.process.send_signal(number)  # what comes within half a second of the first is the same wish
+        return family.process.poll() is not None
+
+    wait_until(left, "a later signal is obeyed at once")
+    assert family.process.returncode == LEFT_BY_SIGNAL[number]
     assert time.monotonic() - begun < 3, "it did not wait for what is in flight"
     assert family.child_lives
     waits = bench.live(family.resume, {})
@@ -193,13 +198,13 @@ def test_a_second_signal_leaves_at_once_and_a_child_that_lives_on_is_quarantined
 
 @pytest.mark.timeout(60)
 def test_five_fast_signals_leave_one_record(bench: Bench, held: Held) -> None:
-    """R112: whatever the second to fifth do, the first has been told once, and the run can be resumed."""
+    """R112: the second to fifth are the same wish as the first: one checkpoint, one line that says how to go on."""
     family = held.start("plain")
     for _ in range(5):
         family.process.send_signal(signal.SIGINT)
     assert family.process.wait(PATIENCE_SECONDS) == 130
     kinds = LedgerFile(Path(family.order.state_dir)).everything()["checkpoints"]
-    assert sum("interrupt" in row for row in kinds) <= 1
+    assert sum("interrupt" in row for row in kinds) == 1
     bench.provider.release()
     bench.provider.wait_for("effect", what=f"{family.order.inputs['tag']}:sent")
     wait_until(lambda: not family.child_lives, "the orphan is gone")

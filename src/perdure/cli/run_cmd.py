@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,6 +109,7 @@ def _live(output: Output, engine: Engine, run_id: str, go: Callable[[], Outcome]
         with output.to_itself(), _terminating(stopped):
             found = go()
     except KeyboardInterrupt:
+        _hear_no_more(stopped)
         return _interrupted(output, engine, run_id, EXIT_CODES[signal.SIGTERM if stopped else signal.SIGINT])
     except SystemExit as left:
         if stopped:
@@ -128,8 +130,10 @@ def _print(output: Output, found: Outcome) -> None:
 
 @contextmanager
 def _terminating(stopped: list[int]) -> Generator[None]:
-    """Let SIGTERM stop the run as SIGINT does, and remember that it was SIGTERM; a second signal leaves at once."""
+    """Let SIGTERM stop the run as SIGINT does, and remember that it was SIGTERM; a later signal leaves at once."""
     from perdure.runtime.stopping import listeners
+
+    heard: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
         stopped.append(number)
@@ -139,6 +143,7 @@ def _terminating(stopped: list[int]) -> Generator[None]:
         handler(signal.SIGINT, frame)
 
     def say() -> None:
+        heard.append(1)
         note("stopping: what is in flight is waited for, for a short time; a second signal leaves at once")
 
     def leave() -> None:
@@ -148,12 +153,32 @@ def _terminating(stopped: list[int]) -> Generator[None]:
         yield
         return
     before = signal.signal(signal.SIGTERM, stop)
-    listeners.first, listeners.second = say, leave
+    listeners.first, listeners.second, listeners.stays = say, leave, True
     try:
         yield
     finally:
+        if heard:
+            _hear_no_more(stopped)
+        else:
+            signal.signal(signal.SIGTERM, before)
         listeners.reset()
-        signal.signal(signal.SIGTERM, before)
+
+
+def _hear_no_more(stopped: list[int]) -> None:
+    """Say undisturbed where the run stands: more signals at once are the same wish, a late one leaves."""
+    from perdure.runtime.stopping import DEBOUNCE_SECONDS
+
+    if threading.current_thread() is not threading.main_thread():
+        return
+    code = EXIT_CODES[signal.SIGTERM if stopped else signal.SIGINT]
+    deaf_until = time.monotonic() + DEBOUNCE_SECONDS
+
+    def late(_number: int, _frame: FrameType | None) -> None:
+        if time.monotonic() >= deaf_until:
+            os._exit(code)
+
+    for number in EXIT_CODES:
+        signal.signal(number, late)
 
 
 def _interrupted(output: Output, engine: Engine, run_id: str, code: int) -> int:

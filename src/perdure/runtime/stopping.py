@@ -1,14 +1,16 @@
 """What signals do to the life that the main thread lives (R111, R112).
 
 The first SIGINT stops dispatching and gives what is in flight a bounded time to come to its end, so that its outcome
-is recorded. It never interrupts the engine's own work, only the program and, when the time is over, a tool's body. A
-second one leaves at once, and the next life finds what a crash would have left.
+is recorded. It never interrupts the engine's own work, only the program and, when the time is over, a tool's body. What
+comes within half a second of it is the same wish (R112: a key that is held down, a terminal and a supervisor that both
+signal). A later one leaves at once, and the next life finds what a crash would have left.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,20 +27,28 @@ class Doing(Enum):
     PAUSE = "a wait in which nothing is in flight"
 
 
+DEBOUNCE_SECONDS = 0.5
+
+
 def _nothing() -> None:
     return None
 
 
 @dataclass(slots=True)
 class Listeners:
-    """What a command line does beside: ``first`` may say something, ``second`` may leave the process."""
+    """What a command line does beside: ``first`` may say something, ``second`` may leave the process.
+
+    With ``stays`` the handler stays where a signal came: the command line is on its way to the end of the process.
+    """
 
     first: Callable[[], None] = _nothing
     second: Callable[[], None] = _nothing
+    stays: bool = False
 
     def reset(self) -> None:
         """Listen no more."""
         self.first = self.second = _nothing
+        self.stays = False
 
 
 listeners = Listeners()
@@ -58,6 +68,7 @@ class Stopping:
         self._grace_seconds = grace_seconds
         self._stop = stop
         self._expired = False
+        self._asked_at = 0.0
         self._timer: threading.Timer | None = None
 
     def check(self) -> None:
@@ -77,9 +88,11 @@ class Stopping:
                 raise KeyboardInterrupt
             return
         if self.asked:
+            if time.monotonic() - self._asked_at < DEBOUNCE_SECONDS:
+                return
             listeners.second()
             raise KeyboardInterrupt
-        self.asked = True
+        self.asked, self._asked_at = True, time.monotonic()
         listeners.first()
         if self._stop is not None:
             self._stop()
@@ -115,4 +128,5 @@ def listening(stopping: Stopping) -> Generator[None, None, None]:
         yield
     finally:
         stopping.over()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not (stopping.asked and listeners.stays):
+            signal.signal(signal.SIGINT, signal.default_int_handler)
