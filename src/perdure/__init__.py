@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from perdure.ports.tool import CallContext, Probe, ToolFailed, current_call, tool, wrap
     from perdure.quick import arun, open, run
     from perdure.quick.scope import run_scope
+    from perdure.quick.trust import doctor
     from perdure.runtime.faces import AsyncRun, Run
     from perdure.runtime.life import Tuning
     from perdure.runtime.tool_schema import schema_of
@@ -78,6 +79,7 @@ _HOME = {
     "perdure.ports.tool": ("CallContext", "Probe", "ToolFailed", "current_call", "tool", "wrap"),
     "perdure.quick": ("arun", "open", "run"),
     "perdure.quick.scope": ("run_scope",),
+    "perdure.quick.trust": ("doctor",),
     "perdure.runtime.faces": ("AsyncRun", "Run"),
     "perdure.runtime.life": ("Tuning",),
     "perdure.runtime.turns": ("AsyncTurn", "ToolResult", "Turn", "TurnCall"),
@@ -90,6 +92,7 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for
     "arun",
     "run_scope",
     "open",
+    "doctor",
     "Engine",
     "Outcome",
     "Run",

@@ -25,11 +25,11 @@ OF_CONTRACT = {
         "crashtest",
         "db path",
     ),
-    *("verify", "db check", "db backup", "db migrate"),
+    *("doctor", "verify", "db check", "db backup", "db migrate"),
 }
 LATER = (
     *("fork x", "runs watch x", "triggers ls", "schedules add", "worker"),
-    *("doctor", "help"),
+    *("help x",),
 )
 
 

@@ -1,17 +1,49 @@
-"""``perdure verify`` and ``perdure db``: whether the ledger holds what it promises, and copies of it."""
+"""``perdure doctor``, ``verify`` and ``db``: whether the machine and the ledger hold what they promise, and copies."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perdure.cli.failure import with_flags
 from perdure.cli.opening import engine_of, flags_of, ledger_of, settings_of
 from perdure.cli.output import Output, note, visible
+from perdure.core.doctor import Level
 
 if TYPE_CHECKING:
     from perdure.runtime.verify import Verified
+
+
+def doctor(options: argparse.Namespace, output: Output) -> int:
+    """Run ``perdure doctor``."""
+    from perdure.ports.clock import SystemClock
+    from perdure.runtime.doctor import examine
+
+    settings = settings_of(options)
+    found = examine(settings.database, settings.state_dir, clock=SystemClock(), environ=os.environ)
+    flags = flags_of(options)
+    findings = [{**asdict(item), "fix": with_flags(item.fix, flags)} for item in found.findings]
+    worst = max((item.level for item in found.findings), key=list(Level).index)
+    document = {
+        "schema": "perdure.doctor/v1",
+        "ok": found.exit_code == 0,
+        "worst": worst,
+        "path": str(found.database.absolute()),
+        "findings": findings,
+    }
+
+    def text() -> str:
+        lines: list[str] = []
+        for item in findings:
+            lines.append(f"{output.paint(item['level']):4}  {item['about']}: {visible(item['found'])}")
+            lines += [f"      {visible(item[key])}" for key in ("means", "fix") if item[key]]
+        return "\n".join(lines) + "\n"
+
+    output.answer(document, text, rows="findings")
+    return found.exit_code
 
 
 def verify(options: argparse.Namespace, output: Output) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from perdure.cli.words.grammar import Commands
 
-NOUNS: dict[str, tuple[str, ...]] = {"verify": (), "db": ("path", "check", "backup", "migrate")}
+NOUNS: dict[str, tuple[str, ...]] = {"doctor": (), "verify": (), "db": ("path", "check", "backup", "migrate")}
 
 
 def add_to(commands: Commands) -> None:
     """Add them."""
+    commands.add("doctor", "look at the machine and the ledger, and say what is wrong; changes nothing", _of("doctor"))
     verify = commands.add("verify", "check every invariant of the ledger; exit 1 if one does not hold", _of("verify"))
     verify.add_argument("run", metavar="RUN", nargs="?", help="only of this run: its id, a unique prefix, or @last")
     verify.add_argument(

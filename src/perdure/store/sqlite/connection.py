@@ -375,7 +375,7 @@ def _file_identity(path: str) -> tuple[int, int] | None:
 
 
 def _refuse_network_filesystem(path: str) -> None:
-    kind = _filesystem_of(Path(path).resolve().parent)
+    kind = filesystem_of(Path(path).resolve().parent)
     if kind in _NETWORK_FILESYSTEMS:
         raise StoreError(
             f"{path} lies on a {kind} filesystem, where SQLite's locks cannot be trusted",
@@ -383,7 +383,7 @@ def _refuse_network_filesystem(path: str) -> None:
         )
 
 
-def _filesystem_of(folder: Path) -> str:
+def filesystem_of(folder: Path) -> str:
     try:
         mounts = MOUNTS.read_text(encoding="utf-8").splitlines()
     except OSError:

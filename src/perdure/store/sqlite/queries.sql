@@ -519,6 +519,14 @@ ON CONFLICT (run_id, condition) DO UPDATE SET at = excluded.at, evidence = exclu
 -- name: list_conditions
 SELECT condition, at, evidence FROM run_conditions WHERE run_id = :run_id ORDER BY condition
 
+-- name: running_runs
+SELECT r.run_id, r.lease_owner, r.lease_expires_at,
+  (SELECT l.ended_at FROM run_attempts l WHERE l.run_id = r.run_id AND l.fence = r.lease_fence)
+FROM runs r WHERE r.status = 'running' ORDER BY r.run_no
+
+-- name: late_runs
+SELECT run_id, deadline_at FROM runs WHERE status IN ('waiting', 'queued') AND deadline_at <= :now ORDER BY run_no
+
 -- name: audit_calls
 SELECT c.call_no, {c_settled}, c.occurrence, c.effect_scope, c.prepared_at, r.sealed_calls,
   EXISTS (SELECT 1 FROM unsealed u WHERE u.run_id = c.run_id AND u.tool_call_id = c.tool_call_id),
