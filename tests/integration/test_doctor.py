@@ -112,7 +112,9 @@ def test_syncs_are_measured_in_a_file_that_never_has_a_name(tmp_path: Path) -> N
 def test_a_full_disk_is_found(tmp_path: Path) -> None:
     tmp_path.joinpath("small").mkdir()
     small = tmp_path / "small"
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small)], check=False, capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small)], check=False, capture_output=True
+    )
     if mounted.returncode != 0:
         pytest.skip("nobody here may mount a filesystem")
     try:
