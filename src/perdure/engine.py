@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -17,12 +18,14 @@ from perdure.config.settings import database_of
 from perdure.model.errors import SpecError, UsageError
 from perdure.model.policy import Policy
 from perdure.model.run import SCOPE_AGENT, Outcome, RunRow, RunSpec
+from perdure.model.toolcall import CallRow
 from perdure.ports.clock import Clock, SystemClock
 from perdure.ports.tool import Tool
 from perdure.runtime.accept import accept, spec_of
 from perdure.runtime.agent import LoadedFar, describe, load_agent, loading, name_of
 from perdure.runtime.budget_desk import BudgetDesk
 from perdure.runtime.claim import kill_owner
+from perdure.runtime.consent import Known
 from perdure.runtime.crashpoints import Knobs
 from perdure.runtime.faces import Run
 from perdure.runtime.heartbeat import Heartbeat
@@ -129,6 +132,18 @@ class Engine(BudgetDesk, Trust):
     def policy(self) -> Policy:
         """The rules in force."""
         return self._around.policy
+
+    def add_tools(self, modules: Iterable[str]) -> None:
+        """Import modules and register the tools in them; the working directory is looked in too.
+
+        Raises:
+            SpecError: one cannot be imported, or has no tool.
+        """
+        for module in modules:
+            if os.getcwd() not in sys.path:
+                sys.path.insert(0, os.getcwd())
+            for item in tools_of_module(module):
+                self._registry.add(item)
 
     def new_run_id(self) -> str:
         """Return a fresh id, for those who must know it before the run begins."""
@@ -325,6 +340,15 @@ class Engine(BudgetDesk, Trust):
             raise SpecError([f"{path}: the job file of run {row.run_id} is gone; put it back"])
         job = load_job(path)
         return self._open_job(job, registry), job.policies
+
+    def _known(self, row: CallRow) -> Known:
+        run = self._row(row.run_id)
+        registry, spec = self._registry.copy(), spec_of(run)
+        own: Sequence[Path] = ()
+        if run.job_path is not None and not run.is_scope:
+            main, own = self._load_main(run, spec, registry)
+            registry.add_reachable(main)
+        return Known(registry.find(row.tool_namespace, row.tool_name), self._policy_of(run, own), spec)
 
     def _drive(self, job: Job) -> Outcome:
         runner = Runner(self._around, self._heartbeat)

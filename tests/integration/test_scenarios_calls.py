@@ -122,7 +122,10 @@ def test_an_approval_of_what_nobody_asks_for_any_more_is_cancelled(tmp_path: Pat
     with open_engine(tmp_path) as engine:
         assert live(tmp_path, lambda run: wire(700), resume=True).reason == "approval"
         (_, old), (_, new) = engine.inbox()
-        engine.approve(old.id)
+        assert (old.superseded_by, "superseded by r1.2" in old.summary) == ("r1.2", True)
+        assert [tuple(change) for change in new.changes] == [("cents", 500, 700)]
+        with pytest.raises(VerdictRefused, match=r"superseded by r1\.2"):
+            engine.approve(old.id)
         engine.approve(new.id)
     done = live(tmp_path, lambda run: wire(700), resume=True)
     assert (done.result, paid) == (700, [700])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.look_cmd import call_document
 from perdure.cli.opening import engine_of
 from perdure.cli.output import Output, note, visible
 from perdure.cli.run_cmd import go_on
-from perdure.cli.values import value_of
+from perdure.cli.values import mapping_of, value_of
 from perdure.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,8 +53,29 @@ def _checked_result(options: argparse.Namespace, says: str) -> Any:
 
 def approve(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure approve``."""
+    edit = _edit(options)
     with engine_of(options) as engine:
-        return _after(options, output, engine, engine.approve(options.question))
+        engine.add_tools(options.tools)
+        if edit is not None:
+            rows = [engine.approve(options.questions[0], edit=edit, reason=options.reason)]
+        else:
+            rows = engine.approve_all(options.questions, reason=options.reason)
+        return _after_all(options, output, engine, rows)
+
+
+def _edit(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the changed arguments of one call, or ``None``."""
+    if options.edit is None and not options.edit_file:
+        return None
+    if len(options.questions) > 1:
+        raise UsageError("an edit belongs to one question", next_command="perdure approve --help")
+    if options.edit is not None:
+        return mapping_of(options.edit, "--edit")
+    try:
+        text = sys.stdin.read() if options.edit_file == "-" else Path(options.edit_file).read_text("utf-8")
+    except (OSError, ValueError) as problem:
+        raise UsageError(f"--edit-file: {problem}") from None
+    return mapping_of(text, "--edit-file")
 
 
 def deny(options: argparse.Namespace, output: Output) -> int:
@@ -60,7 +83,8 @@ def deny(options: argparse.Namespace, output: Output) -> int:
     if not options.reason.strip():
         raise UsageError("--reason is empty: the agent is told why", next_command="perdure deny --help")
     with engine_of(options) as engine:
-        return _after(options, output, engine, engine.deny(options.question, reason=options.reason))
+        rows = engine.deny_all(options.questions, reason=options.reason)
+        return _after_all(options, output, engine, rows)
 
 
 def answer(options: argparse.Namespace, output: Output) -> int:
@@ -83,16 +107,39 @@ def answer(options: argparse.Namespace, output: Output) -> int:
     return 0
 
 
+def _after_all(options: argparse.Namespace, output: Output, engine: Engine, rows: list[CallRow]) -> int:
+    """Tell what became of one or several calls, and of their runs."""
+    if len(rows) == 1:
+        return _after(options, output, engine, rows[0])
+    if options.resume:
+        if len({row.run_id for row in rows}) > 1:
+            raise UsageError("--resume goes on with one run, and these are calls of several; they were answered")
+        for row in rows[:-1]:
+            note(f"{row.tool_call_id} ({row.tool_name}): {row.status}")
+        return _after(options, output, engine, rows[-1])
+    documents = [call_document(engine, row.tool_call_id) for row in rows]
+    text = "".join(f"{row.tool_call_id} ({visible(row.tool_name)}): {row.status}\n" for row in rows)
+    output.answer({"schema": "perdure.decided/v1", "calls": documents}, lambda: text, rows="calls")
+    for run_id in dict.fromkeys(row.run_id for row in rows):
+        _say_where(engine, run_id)
+    return 0
+
+
 def _after(options: argparse.Namespace, output: Output, engine: Engine, row: CallRow) -> int:
     if options.resume:
         note(f"{row.tool_call_id} ({row.tool_name}): {row.status}")
         return go_on(output, engine, row.run_id)
     document = call_document(engine, row.tool_call_id)
     output.answer(document, lambda: f"{row.tool_call_id} ({visible(row.tool_name)}): {row.status}\n")
-    found = engine.outcome(row.run_id)
+    _say_where(engine, row.run_id)
+    return 0
+
+
+def _say_where(engine: Engine, run_id: str) -> None:
+    """Say on stderr where a run stands after an answer, and how to go on with it."""
+    found = engine.outcome(run_id)
     if found.status.ended:
         note(f"run {found.run_id} has ended ({found.status}); its program does not see this unless it is resumed")
     if found.status in ("waiting", "queued"):
         more = f"{len(found.waiting_for)} more to decide, see perdure inbox; " if found.waiting_for else ""
         note(f"run {found.run_id}: {found.status}; {more}go on with: {found.resume_command}")
-    return 0

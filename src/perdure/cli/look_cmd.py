@@ -240,34 +240,36 @@ def calls_explain(options: argparse.Namespace, output: Output) -> int:
 
 def inbox(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure inbox``."""
+    from perdure.runtime.waiting import waiting_document
+
     try:
         with engine_of(options) as engine:
-            items = engine.inbox()
+            items = engine.inbox(options.run)
     except NoLedger as problem:
+        if options.run is not None:
+            raise
         note(problem.message)
         items = []
-    listed: list[dict[str, Any]] = [
-        {
-            "kind": item.kind,
-            "id": item.id,
-            "run_id": run_id,
-            "tool_call_id": item.tool_call_id,
-            "tool_name": item.tool_name,
-            "since": item.since,
-            "summary": item.summary,
-            "commands": list(item.commands),
-        }
-        for run_id, item in items
-    ]
+    listed: list[dict[str, Any]] = [{**waiting_document(item), "run_id": run_id} for run_id, item in items]
 
     def text() -> str:
-        return "\n".join(
-            f"{item['kind']}  {visible(item['run_id'])}  {item['id']}  {output.when(item['since'])}\n"
-            f"  {visible(item['summary'])}\n" + _commands(item["commands"])
-            for item in listed
-        )
+        return "\n".join(_asked(output, item) for item in listed)
 
     output.answer({"schema": "perdure.inbox/v1", "items": listed}, text, rows="items")
     if not listed:
         note("nothing waits for a person")
     return 0
+
+
+def _asked(output: Output, item: Mapping[str, Any]) -> str:
+    """Return one question as a person reads it: what would be sent exactly, what is new about it, and the answers."""
+    until = f"  until {output.when(item['expires_at'])}" if item["expires_at"] else ""
+    said = [f"{item['kind']}  {visible(item['run_id'])}  {item['id']}  {output.when(item['since'])}{until}"]
+    said.append(f"  {visible(item['summary'])}")
+    arguments: Mapping[str, Any] = item["arguments"] or {}
+    if item["kind"] == "approval":
+        said += [f"    {visible(name)}: {shown(value)}" for name, value in arguments.items()]
+    if item["changed_from"]:
+        said.append(f"  beside {item['changed_from']}:" + ("" if item["changes"] else " the same arguments"))
+        said += [f"    {visible(c['argument'])}: {shown(c['was'])} → {shown(c['now'])}" for c in item["changes"]]
+    return "\n".join(said) + "\n" + _commands(item["commands"])

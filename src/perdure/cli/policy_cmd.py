@@ -78,6 +78,7 @@ def _as_document(decision: Decision) -> dict[str, Any]:
         "probe": decision.probe or ("the tool's own" if decision.has_probe else None),
         "probe_lag": _duration(decision.probe_lag_seconds),
         "approval": _approval(decision.approval),
+        "approval_expires": _duration(decision.approval_expires_seconds),
         "max_attempts": decision.max_attempts,
         "timeout": _duration(decision.timeout_seconds),
         "valid_for": _duration(decision.valid_for_seconds),
@@ -109,7 +110,16 @@ def render_explain(document: Mapping[str, Any]) -> str:
     if document["side_effect_class"] in ("external", "memory"):
         lines += _line("scope", _scope(document["scope"]))
         lines += _line("repeat", document["repeat"] or "by caller")
-    for name in ("volatile", "key_ttl", "approval", "max_attempts", "timeout", "valid_for", "allow_args"):
+    for name in (
+        "volatile",
+        "key_ttl",
+        "approval",
+        "approval_expires",
+        "max_attempts",
+        "timeout",
+        "valid_for",
+        "allow_args",
+    ):
         lines += _line(name, _plain(document[name]))
     if document["probe"] is not None:
         lines += _line("probe", f"{document['probe']}, a no counts after {document['probe_lag']}")

@@ -84,6 +84,7 @@ def _what_it_is(call: Mapping[str, Any]) -> str:
         ("inside", call["parent_call_id"]),
         ("tool", f"{call['tool_name']} (namespace {call['tool_namespace']})"),
         *_arguments(call["request"]),
+        *_edited(call),
         ("scope", call["effect_scope"]),
         ("occurrence", None if call["occurrence"] == 1 else f"number {call['occurrence']} of equal calls"),
         ("key", call["idempotency_key"]),
@@ -97,6 +98,14 @@ def _what_it_is(call: Mapping[str, Any]) -> str:
 def _arguments(request: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in request.items():
         yield f"  {name}", shown(value)
+
+
+def _edited(call: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield that a person has changed the request: the program asked for other arguments, which name the call still."""
+    edited = call["edited"]
+    if edited is not None:
+        yield "edited", f"by {edited['by']} at {edited['at']}; the program asked for:"
+        yield from _arguments(edited["asked_for"])
 
 
 def _treatment(call: Mapping[str, Any]) -> str:

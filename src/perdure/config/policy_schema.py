@@ -35,7 +35,7 @@ from perdure.model.toolcall import Repeat, ReplayPolicy, SideEffectClass
 UNREADABLE, MALFORMED, UNKNOWN, VALUE = "PERDURE-202", "PERDURE-203", "PERDURE-204", "PERDURE-205"
 DURATION, PATTERN, CONDITION = "PERDURE-206", "PERDURE-207", "PERDURE-208"
 REPLAY, MISSING = "PERDURE-209", "PERDURE-210"
-_DURATIONS = frozenset({"probe_lag", "key_ttl", "timeout", "valid_for"})
+_DURATIONS = frozenset({"probe_lag", "key_ttl", "timeout", "valid_for", "approval_expires"})
 _TOP_KEYS = ("version", "read_only_allowlist", "side_effect_denylist", "rules")
 _NEXT = "perdure policy check FILE"
 
@@ -55,6 +55,7 @@ class RuleModel(Edge):
     key_ttl: DurationOrForever | None = None
     repeat: Repeat | None = None
     approval: Any = None
+    approval_expires: Duration | None = None
     max_attempts: Annotated[StrictInt, Field(ge=1)] | None = None
     timeout: Duration | None = None
     valid_for: Duration | None = None
@@ -183,6 +184,7 @@ def _rule(raw: object, document: Document, loc: Loc, found: list[Problem], index
         key_ttl_seconds=model.key_ttl,
         repeat=model.repeat,
         approval=None if model.approval is None else parse_approval(model.approval),
+        approval_expires_seconds=model.approval_expires,
         max_attempts=model.max_attempts,
         timeout_seconds=model.timeout,
         valid_for_seconds=model.valid_for,

@@ -95,6 +95,20 @@ def check_args(decision: Decision, args: Mapping[str, Any]) -> list[str]:
     return refused
 
 
+def refusal(spec: Mapping[str, Any], decision: Decision, tool_name: str, arguments: Mapping[str, Any]) -> str | None:
+    """Return why a call may not be made at all, or ``None``.
+
+    Args:
+        spec: of the run, whose ``constraints`` may forbid the tool.
+        arguments: what would be sent, defaults included.
+    """
+    problems = check_args(decision, arguments)
+    forbidden = spec.get("constraints", {}).get("forbidden_actions") or ()
+    if tool_name in forbidden:
+        problems = [*problems, f"the job forbids {tool_name}"]
+    return "; ".join(problems) or None
+
+
 def _refusal(value: object, patterns: tuple[str, ...]) -> str | None:
     wanted = " or ".join(patterns) or "nothing"
     if value is _MISSING:

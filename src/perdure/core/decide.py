@@ -63,6 +63,7 @@ class CallFacts:
         wait_seconds: until ``not_before``.
         tool_known: this program has the tool.
         replay_policy: what the current policy says; doubts are settled by it (#41).
+        still_valid: it was not decided longer ago than the rule's ``valid_for``.
     """
 
     started_here: bool = False
@@ -83,6 +84,7 @@ class CallFacts:
     wait_seconds: float = 0.0
     replay_policy: ReplayPolicy = ReplayPolicy.ASK
     tool_known: bool = True
+    still_valid: bool = True
 
 
 def decide(row: CallRow, facts: CallFacts) -> Step:
@@ -138,6 +140,8 @@ def _key_lives(facts: CallFacts) -> bool:
 
 
 def _same_key(facts: CallFacts) -> Step:
+    if not facts.still_valid:
+        return Step(Next.ASK, "it was decided longer ago than valid_for allows, so the same key is not sent again")
     if facts.wait_seconds > 0:
         return Step(Next.WAIT_UNTIL, "the next attempt is not due yet", facts.wait_seconds)
     return Step(Next.SEND_AGAIN, "the provider still remembers the key: same key, same request")

@@ -41,6 +41,11 @@ def effect_scope(arguments: Mapping[str, Any], scope: Sequence[str] | None) -> s
     return canonical({name: arguments.get(name) for name in scope}).decode("utf-8")
 
 
+def request_hash(stored: str) -> str:
+    """Return the hash of a request exactly as it is stored: what a person's consent is bound to."""
+    return sha256_hex(stored.encode("utf-8"))
+
+
 def idempotency_key(ledger_id: str, run_id: str, key: CallKey, scope: str | None, occurrence: int) -> str:
     """Return the key that is computed once, stored and sent; never recomputed to find a row (F4)."""
     parts = (ledger_id, run_id, key.namespace, key.tool_name, key.args_hash, scope or "", str(occurrence))
@@ -55,13 +60,20 @@ def equal(row: CallRow, key: CallKey) -> bool:
 def kin(row: CallRow, key: CallKey, scope: str | None, *, unmet: bool) -> bool:
     """Return whether a row is of the same tool and the same declared scope (R1).
 
-    With no scope declared, an unmet row of the same tool is kin, and a seen one only if it is equal.
+    With no scope declared, an unmet row of the same tool is kin, and a seen one only if it is equal. A row whose
+    request a person has edited is kin by what it asked for and by what it did.
     """
     if row.tool_name != key.tool_name or row.tool_namespace != key.namespace:
         return False
     if scope is None:
-        return True if unmet else equal(row, key)
-    return row.effect_scope == scope
+        return True if unmet else alike(row, key)
+    return scope in (row.effect_scope, row.edited_scope)
+
+
+def alike(row: CallRow, key: CallKey) -> bool:
+    """Return whether a row is equal to a call, or was edited into one that is."""
+    same_tool = row.tool_name == key.tool_name and row.tool_namespace == key.namespace
+    return same_tool and key.args_hash in (row.args_hash, row.edited_args_hash)
 
 
 def adoptable(rows: Sequence[CallRow], key: CallKey, branch: str, stand_ins: set[str]) -> CallRow | None:
@@ -84,7 +96,7 @@ def adoptable(rows: Sequence[CallRow], key: CallKey, branch: str, stand_ins: set
 def joinable(rows: Sequence[CallRow], key: CallKey) -> CallRow | None:
     """Return the equal row that a call joins under ``no_duplicate_external_actions: true`` (F3b)."""
     for row in rows:
-        if equal(row, key) and row.status is not CallStatus.FAILED and not row.void:
+        if alike(row, key) and row.status is not CallStatus.FAILED and not row.void:
             return row
     return None
 

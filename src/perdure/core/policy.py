@@ -87,6 +87,7 @@ def evaluate(policy: Policy, tool: ToolDeclaration) -> Decision:
         probe_lag_seconds=probe_lag_seconds(ranked, tool),
         repeat=chosen["repeat"].value,
         approval=chosen["approval"].value or NO_APPROVAL,
+        approval_expires_seconds=chosen["approval_expires_seconds"].value,
         max_attempts=chosen["max_attempts"].value,
         timeout_seconds=chosen["timeout_seconds"].value,
         valid_for_seconds=chosen["valid_for_seconds"].value,

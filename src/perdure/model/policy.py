@@ -73,6 +73,7 @@ class Rule:
     key_ttl_seconds: float | None = None
     repeat: Repeat | None = None
     approval: Approval | None = None
+    approval_expires_seconds: float | None = None
     max_attempts: int | None = None
     timeout_seconds: float | None = None
     valid_for_seconds: float | None = None
@@ -182,6 +183,7 @@ class Decision:
     probe_lag_seconds: float = DEFAULT_PROBE_LAG_SECONDS
     repeat: Repeat | None = None
     approval: Approval = NO_APPROVAL
+    approval_expires_seconds: float | None = None
     max_attempts: int | None = None
     timeout_seconds: float | None = None
     valid_for_seconds: float | None = None

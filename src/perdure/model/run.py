@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class RunStatus(StrEnum):
@@ -138,9 +138,24 @@ class RunRow:
         return f'"agent": "{SCOPE_AGENT}"' in self.spec_json
 
 
+class Change(NamedTuple):
+    """One argument that differs from an earlier call of the kind; ``None`` stands for one that is not there."""
+
+    argument: str
+    was: Any
+    now: Any
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One thing that a run waits for, with the commands that answer it."""
+    """One thing that a run waits for, with the commands that answer it.
+
+    Args:
+        arguments: of the call, exactly as they would be sent, as tagged JSON data.
+        expires_at: when the call is refused if nobody has agreed to it.
+        superseded_by: the call that the program asks for now instead of this one.
+        changed_from: the newest earlier call of the kind, from which ``changes`` are told.
+    """
 
     kind: str
     id: str
@@ -149,6 +164,11 @@ class Waiting:
     since: str
     summary: str
     commands: tuple[str, ...]
+    arguments: Mapping[str, Any] | None = None
+    expires_at: str | None = None
+    superseded_by: str | None = None
+    changed_from: str | None = None
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,9 @@ class CallRow:
     external_correlation_id: str | None = None
     handle: str | None = None
     prepared_at: str | None = None
+    valid_until: str | None = None
+    edited_args_hash: str | None = None
+    edited_scope: str | None = None
 
     def succeeded(self, now: str) -> CallRow:
         """Return the row as it is once its receipt is stored; ``dataclasses.replace`` costs ten times as much."""

@@ -1,4 +1,4 @@
-"""What is put to a person, or told to a model, before a call may start: approvals, and challenges (G2, G3)."""
+"""What is put to a person, or told to a model, where a call looks like an effect that was done (G2, G3)."""
 
 from __future__ import annotations
 
@@ -25,21 +25,6 @@ def passed_for(store: SqlStore, row: CallRow | None) -> frozenset[str]:
         if item.kind == "verdict" and item.says == "another" and item.detail:
             passed.update(json.loads(item.detail)["kin"])
     return frozenset(passed)
-
-
-def ask_approval(life: Life, store: SqlStore, row: CallRow, request: CallRequest, now: str) -> None:
-    """Put a call that needs a person's consent into the inbox."""
-    store.questions.ask(
-        "a" + life.around.new_token(),
-        run_id=life.run_id,
-        fence=life.fence,
-        tool_call_id=row.tool_call_id,
-        kind="approval",
-        summary=f"{recording.named(store, row)}: may it be sent?",
-        detail=json.dumps({"arguments": json.loads(request.stored)}),
-        request_hash=request.key.args_hash,
-        now=now,
-    )
 
 
 def ask_person(life: Life, store: SqlStore, row: CallRow, request: CallRequest, now: str) -> None:

@@ -13,6 +13,7 @@ from perdure.model.run import Owner, RunRow, RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import DENIED, CallStatus
 from perdure.ports.clock import after, parse_time
 from perdure.runtime import cancelling
+from perdure.runtime.approvals import EXPIRED, expire_all
 from perdure.runtime.lease import (
     LEASE_SECONDS,
     LOOK_AGAIN_SECONDS,
@@ -46,6 +47,8 @@ def claim(around: Surroundings, store: SqlStore, run_id: str, *, reopen: bool) -
     if row.status in (RunStatus.SUCCEEDED, RunStatus.CANCELLED) or (row.status is RunStatus.FAILED and not reopen):
         return row
     now = around.clock.now()
+    if expire_all(store, now):
+        row = store.runs.get(run_id) or row
     if row.status is RunStatus.RUNNING:
         crashed = _take_over(around, store, row, now)
         if cancelling.finish(around, store, row) or (crashed and not reopen and _crashes_on(store, row, now)):
@@ -105,7 +108,9 @@ def _reopen(store: SqlStore, row: RunRow, fence: int, now: str) -> None:
     call_id = row.ended_by_call_id
     while call_id is not None:
         call = store.calls.by_id(call_id)
-        if call is None or call.status is not CallStatus.FAILED or call.error_code == DENIED:
+        if call is None or call.status is not CallStatus.FAILED:
+            return
+        if call.error_code == DENIED and not _may_ask_again(store, call.tool_call_id):
             return
         cause = store.calls.cause(call_id)
         store.calls.move(call, CallEvent.REOPEN, fence, now)
@@ -117,6 +122,15 @@ def _where(store: SqlStore, row: RunRow) -> str:
     life = store.runs.life(row.run_id, row.lease_fence)
     since = f" since {life.started_at}" if life is not None else ""
     return since + (f", in step {steps[-1].name!r} (phase {steps[-1].phase})" if len(steps) > 1 else "")
+
+
+def _may_ask_again(store: SqlStore, tool_call_id: str) -> bool:
+    """Return whether a refused call may be looked at anew: a rule refused it, or nobody answered in time.
+
+    The rules in force now are asked before it is sent; what a person has denied stays denied.
+    """
+    questions = store.questions.of_call(tool_call_id)
+    return not questions or questions[-1].answer == EXPIRED
 
 
 def kill_owner(store: SqlStore, run_id: str, *, patience_seconds: float = 10.0) -> None:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.model.errors import NotFound, RunCancelled, VerdictRefused
+from perdure.model.errors import NotFound, RunCancelled, UsageError, VerdictRefused
 from perdure.model.run import Outcome, RunRow, RunStatus, Waiting
 from perdure.model.toolcall import CallRow, CallStatus, SideEffectClass
-from perdure.runtime import cancelling, finding, overdue, report, verdicts
+from perdure.runtime import approvals, cancelling, consent, finding, overdue, report, verdicts
 from perdure.runtime.claim import kill_owner
+from perdure.runtime.consent import Answer, Known
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings
 from perdure.runtime.verdicts import Verdict, person
+from perdure.runtime.waiting import waiting
 from perdure.store.listing import CallFilter
 from perdure.store.sql_store import SqlStore
 
 
-class Desk:
+class Desk(ABC):
     """Looks at runs and takes people's answers; whatever touches a run applies its deadline first (semantics #39)."""
 
     _ledger: Ledger
@@ -28,6 +32,9 @@ class Desk:
     def _touch(self) -> None:
         overdue.end_overdue_runs(self._around)
         cancelling.finish_asked(self._around)
+        now = self._around.clock.now()
+        if self._ledger.read(lambda store: approvals.late(store, now)):
+            self._ledger.run(lambda store: approvals.expire_all(store, now))
 
     # --- looking -------------------------------------------------------------------------------------------------
 
@@ -148,14 +155,22 @@ class Desk:
         chosen = self.find_call(tool_call_id)
         return self._ledger.read(lambda store: report.call(store, chosen, flags=self._flags))
 
-    def inbox(self) -> list[tuple[str, Waiting]]:
-        """Return everything that waits for a person, as (run_id, what), oldest first."""
+    def inbox(self, run_id: str | None = None) -> list[tuple[str, Waiting]]:
+        """Return what waits for a person, as (run_id, what), oldest first.
 
+        Args:
+            run_id: only of this run: its id, a unique prefix, or ``@last``.
+        """
         self._touch()
+        chosen = None if run_id is None else self.find_run(run_id)
 
         def look(store: SqlStore) -> list[tuple[str, Waiting]]:
-            found = [(item.run_id, report.waiting(store, item, self._flags)) for item in store.questions.open()]
-            parked = [(row.run_id, report.crash_loop(store, row, self._flags)) for row in store.endings.crash_loops()]
+            found = [(item.run_id, waiting(store, item, self._flags)) for item in store.questions.open(chosen)]
+            parked = [
+                (row.run_id, report.crash_loop(store, row, self._flags))
+                for row in store.endings.crash_loops()
+                if chosen in (None, row.run_id)
+            ]
             return sorted([*found, *parked], key=lambda item: item[1].since)
 
         return self._ledger.read(look)
@@ -224,13 +239,41 @@ class Desk:
             self._heartbeat.tell_of_cancel(chosen)
         return self.outcome(chosen)
 
-    def approve(self, approval_id: str, *, actor: str | None = None) -> CallRow:
-        """Let a call be sent."""
-        return self._decide(approval_id, True, actor, "")
+    def approve(
+        self,
+        approval_id: str,
+        *,
+        edit: Mapping[str, Any] | None = None,
+        reason: str = "",
+        actor: str | None = None,
+    ) -> CallRow:
+        """Let a call be sent.
+
+        Args:
+            edit: arguments to be sent instead of those that were asked about; those left out stay. They are checked
+                against the tool's signature and the rules of the run. The call stays the one that the program asked
+                for: it gets the receipt of what was sent.
+            reason: kept with the verdict.
+
+        Raises:
+            NotFound, VerdictRefused: the question was answered already, has expired or is superseded, or the edit does
+                not fit; then nothing has changed.
+        """
+        if edit is not None and not edit:
+            raise UsageError("an edit names at least one argument")
+        return self._decide((approval_id,), Answer(True, actor or person(), reason, edit))[0]
+
+    def approve_all(self, approval_ids: Sequence[str], *, reason: str = "", actor: str | None = None) -> list[CallRow]:
+        """Let several calls be sent, all of them or, where one cannot be approved, none."""
+        return self._decide(approval_ids, Answer(True, actor or person(), reason))
 
     def deny(self, approval_id: str, *, reason: str = "", actor: str | None = None) -> CallRow:
-        """Refuse a call; it fails as denied."""
-        return self._decide(approval_id, False, actor, reason)
+        """Refuse a call; it fails as denied, and its caller is told the reason."""
+        return self.deny_all((approval_id,), reason=reason, actor=actor)[0]
+
+    def deny_all(self, approval_ids: Sequence[str], *, reason: str = "", actor: str | None = None) -> list[CallRow]:
+        """Refuse several calls, all of them or, where one was answered already, none."""
+        return self._decide(approval_ids, Answer(False, actor or person(), reason))
 
     def answer(self, approval_id: str, text: str, *, actor: str | None = None) -> None:
         """Answer a question of the program, or a notice, which is closed by any answer.
@@ -258,11 +301,23 @@ class Desk:
             raise NotFound(f"there is no question {approval_id!r}", next_command="perdure inbox")
         return question.run_id
 
-    def _decide(self, approval_id: str, approved: bool, actor: str | None, reason: str) -> CallRow:
+    def _decide(self, approval_ids: Sequence[str], answer: Answer) -> list[CallRow]:
         self._touch()
         now = self._around.clock.now()
-        return self._ledger.run(
-            lambda store: verdicts.decide_approval(
-                store, approval_id, approved=approved, actor=actor or person(), reason=reason, now=now
-            )
-        )
+        # Found out before the transaction: it may import the program.
+        known = self._known_of(approval_ids[0]) if answer.edit is not None else None
+
+        def decide(store: SqlStore) -> list[CallRow]:
+            return [consent.decide(store, item, answer, now, known) for item in dict.fromkeys(approval_ids)]
+
+        return self._ledger.run(decide)
+
+    def _known_of(self, approval_id: str) -> Known | None:
+        """Return what is known of the tool and the rules of a call that awaits consent, if it is one."""
+        question = self._ledger.read(lambda store: store.questions.get(approval_id))
+        call_id = question.tool_call_id if question is not None else None
+        row = self._ledger.read(lambda store: store.calls.by_id(call_id)) if call_id is not None else None
+        return None if row is None else self._known(row)
+
+    @abstractmethod
+    def _known(self, row: CallRow) -> Known: ...

@@ -18,7 +18,7 @@ from perdure.model.policy import Decision
 from perdure.model.toolcall import CallRow, CallStatus, ReplayPolicy
 from perdure.ports.clock import FOREVER, seconds_between
 from perdure.ports.tool import CallContext, Probe, ProbeFunction
-from perdure.runtime import late_receipt, recording
+from perdure.runtime import approvals, late_receipt, recording
 from perdure.runtime.actions import LIVING_SENDERS, AwaitSender, Commit, Consult, Ended, Loop, Pause, Sender
 from perdure.runtime.invoke import context_of
 from perdure.runtime.lease import Liveness, liveness, living_children
@@ -91,6 +91,7 @@ def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
         attempts_left=attempts_left(life, row, decision),
         wait_seconds=waiting,
         tool_known=doubt.tool is not None,
+        still_valid=row.valid_until is None or not life.ledger.read(lambda store: approvals.is_stale(store, row, now)),
         replay_policy=decision.replay_policy if decision is not None else ReplayPolicy.ASK,
     )
 

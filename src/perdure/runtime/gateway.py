@@ -24,7 +24,7 @@ from perdure.model.errors import (
 from perdure.model.policy import Decision
 from perdure.model.run import WaitReason
 from perdure.model.toolcall import CHALLENGED, DENIED, INNER_NAMESPACES, TIMER_NAMESPACE, CallRow, CallStatus, Repeat
-from perdure.runtime import artifacts, challenges, doubts, late_receipt, recording, starting
+from perdure.runtime import adopting, approvals, artifacts, challenges, doubts, late_receipt, recording, starting
 from perdure.runtime.actions import Commit, Dispatch, Ended, Invoke, Loop, Outcome, Park, Pause, Post, Withdrawn
 from perdure.runtime.doubts import Doubt
 from perdure.runtime.invoke import context_of
@@ -134,20 +134,23 @@ class Gateway:
             row = yield Commit(lambda store: work(life, store, row))
             return row, None
         else:
-            yield from self._wait_for_others(row, step)
+            yield from self._wait_for_others(row, step, operation)
         return (yield from doubts.late_return(life, row, doubt)), None
 
     def _ask(self, row: CallRow, step: Step) -> Loop:
         life = self._life
         return (yield Commit(lambda store: recording.ask_doubt(life, store, row, step.why)))
 
-    def _wait_for_others(self, row: CallRow, step: Step) -> Loop:
+    def _wait_for_others(self, row: CallRow, step: Step, operation: Operation) -> Loop:
+        life = self._life
         if step.kind is Next.ASK:
             yield from self._ask(row, step)
             yield Park(WaitReason.IN_DOUBT)
         elif step.kind is Next.AWAIT_PERSON:
-            kind = yield Commit(lambda store: _question_kind(store, row))
-            yield Park(kind)
+            kind = yield Commit(lambda store: approvals.awaited(life, store, row))
+            operation.minted = False  # a person may have edited the request: what is sent is what is recorded
+            if kind is not None:
+                yield Park(kind)
         else:
             yield Park(WaitReason.IN_DOUBT)
 
@@ -311,8 +314,8 @@ class Gateway:
         if found is None:
             return False, None
         row, response = found
-        if starting.moves(row, request):
-            life.ledger.post(lambda store: starting.move_to_caller(life, store, row, request), life.fail)
+        if adopting.moves(row, request):
+            life.ledger.post(lambda store: adopting.move_to_caller(life, store, row, request), life.fail)
         life.replayed += int(request.key.namespace not in INNER_NAMESPACES)
         try:
             return True, self._deliver(row, request, None, response)
@@ -377,8 +380,3 @@ def delivered_error(row: CallRow) -> CallError:
         tool_name=row.tool_name,
         error_type=row.error_code,
     )
-
-
-def _question_kind(store: Any, row: CallRow) -> str:
-    question = store.questions.open_of_call(row.tool_call_id)
-    return question.kind if question is not None else WaitReason.APPROVAL

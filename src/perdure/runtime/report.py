@@ -7,13 +7,12 @@ import shlex
 from typing import Any
 
 from perdure.core.codec import decode
-from perdure.core.identity import kin
 from perdure.model.errors import NotFound
 from perdure.model.run import Outcome, RunRow, RunStatus, Waiting, WaitReason
-from perdure.model.toolcall import TIMER_NAMESPACE, CallKey, CallRow, CallStatus
+from perdure.model.toolcall import TIMER_NAMESPACE
 from perdure.runtime.lease import Liveness, liveness
+from perdure.runtime.waiting import spaced, waiting, waiting_document
 from perdure.store.listing import CallFilter
-from perdure.store.questions import Question
 from perdure.store.runs import owner_from_text
 from perdure.store.sql_store import SqlStore
 
@@ -89,7 +88,7 @@ def crash_loop(store: SqlStore, row: RunRow, flags: str) -> Waiting:
         since=row.updated_at,
         summary=f"run {row.run_id} crashed {takeovers + 1} times and got no further (the last time in life "
         f"{row.attempt}, which began at {last.started_at if last else row.updated_at}; {settled} calls are settled)",
-        commands=(again, f"perdure runs cancel {shlex.quote(row.run_id)}{_spaced(flags)}"),
+        commands=(again, f"perdure runs cancel {shlex.quote(row.run_id)}{spaced(flags)}"),
     )
 
 
@@ -120,65 +119,7 @@ def resume_command(row: RunRow, flags: str) -> str:
         return f"engine.resume({row.run_id!r}, main=...)   # the same id again returns what is stored of a failed run"
     if row.job_path is None:
         return f"start your program again with run_id={row.run_id!r}   # its main cannot be loaded from outside"
-    return f"perdure resume {shlex.quote(row.run_id)}{_spaced(flags)}"
-
-
-def waiting(store: SqlStore, question: Question, flags: str) -> Waiting:
-    """Return one open question with its commands."""
-    call = store.calls.by_id(question.tool_call_id) if question.tool_call_id else None
-    return Waiting(
-        kind=question.kind,
-        id=question.approval_id,
-        tool_call_id=question.tool_call_id,
-        tool_name=call.tool_name if call else None,
-        since=question.created_at,
-        summary=question.summary + _superseded(store, question, call),
-        commands=tuple(command + _spaced(flags) for command in _commands(question)),
-    )
-
-
-def _superseded(store: SqlStore, question: Question, call: CallRow | None) -> str:
-    """Return that a later call of the kind awaits consent too: the program asks for that one now (semantics #27)."""
-    if call is None or question.kind != "approval":
-        return ""
-    key = CallKey(call.tool_namespace, call.tool_name, call.args_hash)
-    later = [
-        row.tool_call_id
-        for row in store.calls.same_tool(call.run_id, key)
-        if row.call_no > call.call_no
-        and row.status is CallStatus.AWAITING_APPROVAL
-        and row.args_hash != call.args_hash
-        and kin(row, key, call.effect_scope, unmet=True)
-    ]
-    return f" (superseded by {later[-1]})" if later else ""
-
-
-def _commands(question: Question) -> tuple[str, ...]:
-    call = question.tool_call_id
-    if question.kind == "in_doubt":
-        return (
-            f"perdure resolve {call} --happened",
-            f"perdure resolve {call} --did-not-happen",
-            f"perdure resolve {call} --abandon",
-        )
-    if question.kind == "challenge":
-        return (f"perdure resolve {call} --same", f"perdure resolve {call} --another")
-    if question.kind == "approval":
-        approval = question.approval_id
-        return (f"perdure approve {approval}", f"perdure deny {approval} --reason TEXT")
-    if question.kind == "budget":
-        grant = json.loads(question.detail or "{}").get("grant", "")
-        return (f"perdure resume {shlex.quote(question.run_id)} --grant {grant}",)
-    if question.escalation is not None:
-        return (f"perdure answer {question.approval_id} retry", f"perdure answer {question.approval_id} 'give up'")
-    if question.is_asked:
-        options = json.loads(question.detail or "{}")["options"]
-        return tuple(f"perdure answer {question.approval_id} {shlex.quote(item)}" for item in options or ("TEXT",))
-    return (f"perdure answer {question.approval_id} seen",)
-
-
-def _spaced(flags: str) -> str:
-    return f" {flags}" if flags else ""
+    return f"perdure resume {shlex.quote(row.run_id)}{spaced(flags)}"
 
 
 def run_document(found: Outcome) -> dict[str, Any]:
@@ -199,18 +140,7 @@ def run_document(found: Outcome) -> dict[str, Any]:
         "unmet": found.unmet,
         "duplicates_found": found.duplicates_found,
         "attempt": found.attempt,
-        "waiting_for": [
-            {
-                "kind": item.kind,
-                "id": item.id,
-                "tool_call_id": item.tool_call_id,
-                "tool_name": item.tool_name,
-                "since": item.since,
-                "summary": item.summary,
-                "commands": list(item.commands),
-            }
-            for item in found.waiting_for
-        ],
+        "waiting_for": [waiting_document(item) for item in found.waiting_for],
         "error": {"code": found.error_code, "detail": found.error_detail} if found.error_code else None,
         "workspace": found.workspace,
         "resume_command": found.resume_command,
@@ -278,7 +208,18 @@ def call(store: SqlStore, tool_call_id: str, *, flags: str) -> dict[str, Any]:
     ]
     still = store.questions.open_of_call(tool_call_id)
     found["commands"] = list(waiting(store, still, flags).commands) if still else []
+    found["edited"] = _edited(found["evidence"])
     return found
+
+
+def _edited(evidence: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return who has changed the request that was asked for, when, and what it was."""
+    for item in evidence:
+        verdict = item["kind"] == "verdict" and item["detail"]
+        detail: dict[str, Any] = json.loads(item["detail"]) if verdict else {}
+        if "asked_for" in detail:
+            return {"by": item["actor"], "at": item["at"], "asked_for": detail["asked_for"]}
+    return None
 
 
 def details(store: SqlStore, run_id: str) -> dict[str, Any]:

@@ -146,6 +146,17 @@ def memo_request(
     return CallRequest(tool, decision, key, {}, frame, PLAIN_OPTIONS, stored)
 
 
+def bound_again(tool: AnyTool, complete: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return changed arguments as a call with them would have them: those of its identity, and all with the defaults.
+
+    Raises:
+        TypeError: they do not fit the signature.
+    """
+    args, kwargs = positional_and_keywords(tool.signature, complete)
+    arguments = _bind(tool, tuple(args), kwargs)
+    return arguments, {**tool.storable_defaults, **arguments}
+
+
 def _bind(tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     given = _match(tool, args, kwargs) if tool.places else None
     if given is None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from perdure.core.conditions import approval_needed, check_args
+from perdure.core import conditions
 from perdure.core.identity import Gate, GuardFacts, citation_error, guard, idempotency_key, joinable, kin
 from perdure.model.errors import DeadlineExceeded, DedupeConflict, UsageError
 from perdure.model.run import WaitReason
-from perdure.model.toolcall import DENIED, INNER_NAMESPACES, CallRow, CallStatus, Repeat
+from perdure.model.toolcall import DENIED, INNER_NAMESPACES, CallKey, CallRow, CallStatus, Repeat
 from perdure.ports.clock import FOREVER, after, parse_time
-from perdure.runtime import artifacts, limits, recording
-from perdure.runtime.challenges import ask_approval, ask_person, passed_for
+from perdure.runtime import adopting, approvals, artifacts, limits, recording
+from perdure.runtime.challenges import ask_person, passed_for
 from perdure.runtime.checkpointing import pre_side_effect
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
@@ -42,6 +42,7 @@ def find_or_mint(life: Life, store: SqlStore, request: CallRequest, operation: O
     found = _find(life, store, request)
     if found is not None:
         life.context.hold(found.call_no)
+        approvals.asked_for_again(life, store, found)
         operation.row = found
         refused_here = found.error_code == DENIED and found.fence == life.fence
         if found.status.settled and not refused_here:
@@ -72,11 +73,11 @@ def _find(life: Life, store: SqlStore, request: CallRequest) -> CallRow | None:
             return row
     row = find_free(life, store, request)
     if row is not None:
-        _take(life, store, request, row)
+        adopting.take(life, store, request, row)
         return row
     row = find_done(life, store, request)
     if row is not None and request.handle is not None:
-        bind(life, store, request, row, adopted=True)
+        adopting.bind(life, store, request, row, adopted=True)
     return row
 
 
@@ -111,51 +112,6 @@ def find_done(life: Life, store: SqlStore, request: CallRequest) -> CallRow | No
     return None
 
 
-def _take(life: Life, store: SqlStore, request: CallRequest, row: CallRow) -> None:
-    if request.handle is not None:
-        adopt_by_handle(life, store, request, row)
-    elif moves(row, request):
-        move_to_caller(life, store, row, request)
-
-
-def adopt_by_handle(life: Life, store: SqlStore, request: CallRequest, row: CallRow) -> None:
-    """Let an exact handle stand for an unmet row as well.
-
-    What stood for the row before keeps it only where it has had its answer in this life: a handle that comes later
-    would get one receipt for two effects that were asked for.
-    """
-    if row.call_no not in life.answered:
-        store.turns.unbind(row.tool_call_id, life.fence, run_id=life.run_id)
-        if moves(row, request):
-            life.context.moved(row, request.frame.parent_call_id)
-            _adopt(life, store, row, request)
-    bind(life, store, request, row, adopted=True)
-
-
-def bind(life: Life, store: SqlStore, request: CallRequest, row: CallRow, *, adopted: bool) -> None:
-    """Let the exact handle of a request stand for a row."""
-    if request.handle is not None:
-        store.turns.bind(request.handle, row.tool_call_id, life.fence, run_id=life.run_id, adopted=adopted)
-        request.adopted = adopted
-
-
-def moves(row: CallRow, request: CallRequest) -> bool:
-    """Return whether a row that is adopted was made somewhere else in the program."""
-    return (row.parent_call_id, row.branch) != (request.frame.parent_call_id, request.frame.branch)
-
-
-def move_to_caller(life: Life, store: SqlStore, row: CallRow, request: CallRequest) -> None:
-    """Move an adopted row, so that a later life sees it inside the call, and on the branch, that took it."""
-    life.context.moved(row, request.frame.parent_call_id)
-    store.turns.unbind(row.tool_call_id, life.fence, run_id=life.run_id)
-    _adopt(life, store, row, request)
-
-
-def _adopt(life: Life, store: SqlStore, row: CallRow, request: CallRequest) -> None:
-    frame = request.frame
-    store.calls.adopt(row.call_no, life.fence, life.now(), parent_call_id=frame.parent_call_id, branch=frame.branch)
-
-
 def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operation) -> Begun:
     status, refused = first_status(life, request)
     held: WaitReason | None = None
@@ -169,7 +125,7 @@ def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operatio
     if status is CallStatus.RUNNING and request.decision.side_effect_class.effectful:
         pre_side_effect(life, store, request.frame.step)
     row = insert(life, store, request, status, refused, life.next_call_number)
-    bind(life, store, request, row, adopted=False)
+    adopting.bind(life, store, request, row, adopted=False)
     life.next_call_number += 1
     life.context.hold(row.call_no)
     operation.row = row
@@ -186,7 +142,7 @@ def first_status(life: Life, request: CallRequest) -> tuple[CallStatus, str | No
         return CallStatus.FAILED, refused
     if request.asked is not None:
         return CallStatus.AWAITING_APPROVAL, None
-    asks = approval_needed(request.decision, request.complete)
+    asks = conditions.approval_needed(request.decision, request.complete)
     return CallStatus.AWAITING_APPROVAL if asks else CallStatus.PREPARED, None
 
 
@@ -222,12 +178,13 @@ def insert(
         request=request.stored,
         key_expires_at=_key_expiry(request, now) if status is CallStatus.RUNNING else None,
         not_before=request.not_before,
+        valid_until=approvals.valid_until(request, now),
         error_code=DENIED if refused else None,
         error_detail=refused,
     )
     row = store.calls.insert(new, now)
     if status is CallStatus.AWAITING_APPROVAL:
-        (ask_approval if request.asked is None else ask_person)(life, store, row, request, now)
+        (approvals.ask if request.asked is None else ask_person)(life, store, row, request, now)
     return row
 
 
@@ -242,6 +199,9 @@ def try_start(life: Life, store: SqlStore, request: CallRequest, operation: Oper
     gate, against, problem = _gate(life, store, request, row)
     if gate is not Gate.PASS:
         return Begun(row, False, gate, against, problem)
+    held_back = approvals.hold_back(life, store, request, row)
+    if held_back is not None:
+        return Begun(held_back)
     _check_deadline(life)
     held = limits.held(life, store, request)
     if held is not None:
@@ -314,10 +274,11 @@ def _guard_facts(life: Life, store: SqlStore, request: CallRequest, row: CallRow
     if cited is not None or repeat is not None or model_driven:
         others = [item for item in store.calls.same_tool(life.run_id, request.key) if item.call_no != own]
     context, reader = life.context, request.reader or life.context.main
-    near = [item for item in others if kin(item, request.key, request.scope, unmet=False)]
+    meant = _meant(request, row)
+    near = [item for item in others if any(kin(item, key, scope, unmet=False) for key, scope in meant)]
     told = [item for item in others if item.call_no in reader.listed]
     return GuardFacts(
-        unmet_kin=tuple(row for row in _unmet_kin(life, store, request, own) if row.call_no not in reader.listed),
+        unmet_kin=tuple(item for item in _unmet_kin(life, store, request, row) if item.call_no not in reader.listed),
         seen_kin=tuple(row for row in near if context.seen_by_any(row.call_no) or row in told),
         held_kin=tuple(row for row in near if context.holds(row.call_no) and not context.seen_by_any(row.call_no)),
         known_here=frozenset(row.tool_call_id for row in (*near, *told) if reader.knows(row.call_no)),
@@ -357,21 +318,26 @@ def _repeat(life: Life, request: CallRequest) -> Repeat | None:
     return request.decision.repeat
 
 
-def _unmet_kin(life: Life, store: SqlStore, request: CallRequest, own: int) -> Iterator[CallRow]:
+def _unmet_kin(life: Life, store: SqlStore, request: CallRequest, row: CallRow | None) -> Iterator[CallRow]:
+    own = row.call_no if row is not None else -1
     for call_no in life.context.unmet_of_tool(request.key):
         if call_no != own:
-            row = store.calls.get(call_no)
-            if not row.void and kin(row, request.key, request.scope, unmet=True):
-                yield row
+            other = store.calls.get(call_no)
+            if not other.void and any(kin(other, key, scope, unmet=True) for key, scope in _meant(request, row)):
+                yield other
+
+
+def _meant(request: CallRequest, row: CallRow | None) -> tuple[tuple[CallKey, str | None], ...]:
+    """Return what a call is, and, where a person has edited its request, what it will do as well."""
+    asked = (request.key, request.scope)
+    if row is None or row.edited_args_hash is None:
+        return (asked,)
+    return asked, (request.key._replace(args_hash=row.edited_args_hash), row.edited_scope)
 
 
 def refusal(life: Life, request: CallRequest) -> str | None:
     """Return why a call may not be made at all, or ``None``."""
-    problems = check_args(request.decision, request.complete)
-    forbidden = life.spec.get("constraints", {}).get("forbidden_actions") or ()
-    if request.key.tool_name in forbidden:
-        problems = [*problems, f"the job forbids {request.key.tool_name}"]
-    return "; ".join(problems) or None
+    return conditions.refusal(life.spec, request.decision, request.key.tool_name, request.complete)
 
 
 def deadline_problem(life: Life) -> DeadlineExceeded | None:

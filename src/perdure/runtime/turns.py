@@ -17,7 +17,7 @@ from perdure.core.policy import evaluate
 from perdure.model.errors import CallError, UsageError
 from perdure.model.toolcall import MODEL_NAMESPACE, CallRow, CallStatus
 from perdure.ports.tool import CallContext, Tool, ToolFailed, declare
-from perdure.runtime import starting
+from perdure.runtime import adopting, starting
 from perdure.runtime.conversations import Conversation
 from perdure.runtime.door import Door
 from perdure.runtime.frame import Frame, frame_here
@@ -196,14 +196,14 @@ def _journal(life: Life, store: SqlStore, requests: Sequence[CallRequest]) -> No
         free = starting.find_free(life, store, request)
         done = starting.find_done(life, store, request) if free is None else None
         if free is not None:
-            starting.adopt_by_handle(life, store, request, free)
+            adopting.adopt_by_handle(life, store, request, free)
             life.context.reserve(free.call_no)
         elif done is not None:
-            starting.bind(life, store, request, done, adopted=True)
+            adopting.bind(life, store, request, done, adopted=True)
         else:
             status, refused = starting.first_status(life, request)
             row = starting.insert(life, store, request, status, refused, number)
-            starting.bind(life, store, request, row, adopted=False)
+            adopting.bind(life, store, request, row, adopted=False)
             number += 1
     life.next_call_number = number
 

@@ -16,7 +16,7 @@ from perdure.core.transitions import CallEvent
 from perdure.model.errors import NotFound, UsageError, VerdictRefused
 from perdure.model.policy import DEFAULT_PROBE_LAG_SECONDS
 from perdure.model.run import RunStatus, WaitReason
-from perdure.model.toolcall import DENIED, CallRow, CallStatus, Evidence, ReplayPolicy
+from perdure.model.toolcall import CallRow, CallStatus, Evidence, ReplayPolicy
 from perdure.ports.clock import seconds_between
 from perdure.runtime import answering, escalations
 from perdure.runtime.lease import Liveness, liveness, living_children
@@ -59,7 +59,7 @@ def asked_about_now(store: SqlStore, tool_call_id: str, verdict: Verdict, new_id
     if row is None or row.status is not CallStatus.RUNNING or row.attempt < 2 or not of_one_attempt:
         return None
     _owner_must_be_gone(store, row)
-    fence = _fence(store, row)
+    fence = fence_of(store, row)
     store.calls.move(row, CallEvent.LOST, fence, now)
     store.questions.ask(
         new_id,
@@ -97,7 +97,7 @@ def resolve(store: SqlStore, tool_call_id: str, verdict: Verdict, now: str) -> C
 
 
 def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
-    fence = _fence(store, row)
+    fence = fence_of(store, row)
     if row.status is CallStatus.RUNNING:
         _owner_must_be_gone(store, row)
         store.calls.move(row, CallEvent.LOST, fence, now)
@@ -145,7 +145,7 @@ def _challenge(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> Non
     if row.status is not CallStatus.AWAITING_APPROVAL or question is None or question.kind != "challenge":
         raise VerdictRefused(f"{row.tool_call_id} is {row.status} and has no open challenge")
     kin: list[str] = json.loads(question.detail or "{}").get("kin", [])
-    fence = _fence(store, row)
+    fence = fence_of(store, row)
     if verdict.says == "another":
         store.calls.move(row, CallEvent.APPROVED, fence, now)
         _write(store, row, verdict, now, json.dumps({"kin": kin}))
@@ -155,34 +155,6 @@ def _challenge(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> Non
         raise VerdictRefused(f"{same_as} is not one of the effects in question: {', '.join(kin)}")
     store.calls.move(row, CallEvent.SAME_AS, fence, now, same_as=same_as)
     _write(store, row, verdict, now, json.dumps({"same_as": same_as}))
-
-
-def decide_approval(store: SqlStore, approval_id: str, *, approved: bool, actor: str, reason: str, now: str) -> CallRow:
-    """Approve or deny a call; the answer is used once.
-
-    Raises:
-        NotFound: there is no such question.
-        VerdictRefused: it was answered already, or asks for something else.
-    """
-    question = store.questions.get(approval_id)
-    if question is None:
-        raise NotFound(f"there is no question {approval_id!r}", next_command="perdure inbox")
-    if question.escalation is not None:
-        return _settle_escalation(store, question, retry=approved, actor=actor, reason=reason, now=now)
-    row = _row_of(store, question)
-    if question.status != "open" or question.kind != "approval" or row.status is not CallStatus.AWAITING_APPROVAL:
-        raise VerdictRefused(f"{approval_id} is {question.status} ({question.kind}), not an open approval")
-    says = "approved" if approved else "denied"
-    fence = _fence(store, row)
-    if approved:
-        store.calls.move(row, CallEvent.APPROVED, fence, now)
-    else:
-        detail = f"{actor} denied it" + (f": {reason}" if reason else "")
-        store.calls.move(row, CallEvent.REFUSED, fence, now, error_code=DENIED, error_detail=detail)
-    _write(store, row, Verdict(says, actor, reason=reason), now, None)
-    store.seals.seal(row.run_id, now)
-    let_the_run_go_on(store, row.run_id, now)
-    return store.calls.get(row.call_no)
 
 
 def answer_question(store: SqlStore, approval_id: str, *, text: str, actor: str, now: str) -> None:
@@ -197,7 +169,7 @@ def answer_question(store: SqlStore, approval_id: str, *, text: str, actor: str,
         raise NotFound(f"there is no question {approval_id!r}", next_command="perdure inbox")
     if question.escalation is not None:
         retry = escalations.wants_retry(text, question)
-        _settle_escalation(store, question, retry=retry, actor=actor, reason="", now=now)
+        settle_escalation(store, question, retry=retry, actor=actor, reason="", now=now)
         return
     if question.is_asked:
         row = answering.answer(store, question, text=text, actor=actor, now=now)
@@ -209,10 +181,11 @@ def answer_question(store: SqlStore, approval_id: str, *, text: str, actor: str,
     store.questions.answer(approval_id, answer=text, actor=actor, now=now)
 
 
-def _settle_escalation(
+def settle_escalation(
     store: SqlStore, question: Question, *, retry: bool, actor: str, reason: str, now: str
 ) -> CallRow:
-    fence = _fence(store, _row_of(store, question))
+    """Take an answer to an escalation: try the call again, or let it stay failed."""
+    fence = fence_of(store, _row_of(store, question))
     row = escalations.settle(store, question, fence, retry=retry, actor=actor, reason=reason, now=now)
     store.seals.seal(row.run_id, now)
     let_the_run_go_on(store, row.run_id, now)
@@ -279,7 +252,8 @@ def _owner_must_be_gone(store: SqlStore, row: CallRow) -> None:
         )
 
 
-def _fence(store: SqlStore, row: CallRow) -> int:
+def fence_of(store: SqlStore, row: CallRow) -> int:
+    """Return the fence of a call's run, by which a person's answer is written."""
     run = store.runs.get(row.run_id)
     if run is None:
         raise NotFound(f"there is no run {row.run_id!r}")

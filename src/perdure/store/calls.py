@@ -93,6 +93,8 @@ class CallRows:
             call_no=row.call_no,
             args_hash=row.args_hash,
             effect_scope=row.effect_scope,
+            edited_hash=row.edited_args_hash,
+            edited_scope=row.edited_scope,
             run_id=row.run_id,
             limit=limit,
         )
@@ -372,6 +374,7 @@ def _minted(call_no: int, new: NewCall, now: str) -> CallRow:
         error_code=new.error_code,
         error_detail=new.error_detail,
         prepared_at=now,
+        valid_until=new.valid_until,
     )
 
 

@@ -10,7 +10,10 @@ from perdure.store.statements import Statements
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One row of ``approvals``; ``detail`` is JSON for the page, ``answer`` the word that was given."""
+    """One row of ``approvals``; ``detail`` is JSON for the page, ``answer`` the word that was given.
+
+    ``superseded_by`` is a later call of the kind that the program asks for instead of this one.
+    """
 
     approval_id: str
     run_id: str
@@ -23,6 +26,9 @@ class Question:
     decided_at: str | None
     actor: str | None
     answer: str | None
+    request_hash: str | None = None
+    expires_at: str | None = None
+    superseded_by: str | None = None
 
     @property
     def is_notice(self) -> bool:
@@ -101,13 +107,31 @@ class QuestionRows:
         return [Question(*row) for row in self._do.rows("open_approvals", run_id=run_id)]
 
     def awaited(self, run_id: str) -> list[Question]:
-        """Return what a run waits for, oldest first."""
-        return [item for item in self.open(run_id) if not item.is_notice]
+        """Return what a run waits for, oldest first; nothing waits for a call that nobody asks for any more."""
+        return [item for item in self.open(run_id) if not item.is_notice and item.superseded_by is None]
 
-    def answer(self, approval_id: str, *, answer: str, actor: str, now: str) -> None:
-        """Close a question with a person's answer; single use."""
+    def expired(self, now: str) -> list[Question]:
+        """Return the open approvals whose time is over, oldest first."""
+        return [Question(*row) for row in self._do.rows("expired_approvals", now=now)]
+
+    def supersede(self, tool_call_id: str, fence: int, superseded_by: str | None) -> None:
+        """Say that the program asks for another call instead of this one; ``None`` says that it asks for it again."""
+        self._do.write("supersede_approval", tool_call_id=tool_call_id, fence=fence, superseded_by=superseded_by)
+
+    def answer(self, approval_id: str, *, answer: str, actor: str, now: str, request_hash: str | None = None) -> None:
+        """Close a question with a person's answer; single use.
+
+        Args:
+            request_hash: of the request as the person has changed it.
+        """
         self._do.write_one(
-            "close_approval", approval_id=approval_id, status="answered", answer=answer, actor=actor, now=now
+            "close_approval",
+            approval_id=approval_id,
+            status="answered",
+            answer=answer,
+            actor=actor,
+            now=now,
+            request_hash=request_hash,
         )
 
     def close_of_run(self, run_id: str, *, answer: str, actor: str, now: str) -> int:

@@ -7,6 +7,7 @@ from perdure.ports.store import CrashPoint, SqlConnection, no_crash_point
 from perdure.store.audit import AuditRows
 from perdure.store.budgets import BudgetRows
 from perdure.store.calls import CallRows
+from perdure.store.consents import ConsentRows
 from perdure.store.endings import EndRows
 from perdure.store.listing import ListedRows
 from perdure.store.questions import QuestionRows
@@ -38,6 +39,7 @@ class SqlStore:
         self.endings = EndRows(self._statements)
         self.turns = TurnRows(self._statements)
         self.questions = QuestionRows(self._statements)
+        self.consents = ConsentRows(self._statements)
         self.seals = SealRows(self._statements)
         self.listed = ListedRows(self._statements)
         self.budgets = BudgetRows(self._statements)

@@ -29,10 +29,17 @@ def add_to(commands: Commands) -> None:
     )
     go_on(resolve)
     approve = commands.add("approve", "let a call be sent", ("decide_cmd", "approve"))
-    approve.add_argument("question", metavar="ID", help="the question's id, as the inbox shows it")
+    approve.add_argument("questions", metavar="ID", nargs="+", help="ids of questions, as the inbox shows them")
+    edited = approve.add_mutually_exclusive_group()
+    edited.add_argument("--edit", metavar="JSON", help="arguments to send instead, of one call; the others stay")
+    edited.add_argument("--edit-file", metavar="FILE", help="the same from a file; - is standard input")
+    approve.add_argument(
+        "--tools", metavar="MODULE", action="append", default=[], help="a module with the tool, to check an edit by"
+    )
+    approve.add_argument("--reason", metavar="TEXT", default="", help="kept with the verdict")
     go_on(approve)
     deny = commands.add("deny", "refuse a call", ("decide_cmd", "deny"))
-    deny.add_argument("question", metavar="ID", help="the question's id, as the inbox shows it")
+    deny.add_argument("questions", metavar="ID", nargs="+", help="ids of questions, as the inbox shows them")
     deny.add_argument("--reason", metavar="TEXT", required=True, help="what the agent is told")
     go_on(deny)
     answer = commands.add(

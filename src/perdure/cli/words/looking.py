@@ -43,7 +43,8 @@ def add_to(commands: Commands) -> None:
     limit(ls, 1000)
     call_id(calls.add("show", "show one call with request, receipt and evidence", ("look_cmd", "calls_show")))
     call_id(calls.add("explain", "tell why a call is in its state and what to do", ("look_cmd", "calls_explain")))
-    commands.add("inbox", "list everything that waits for a person", ("look_cmd", "inbox"))
+    inbox = commands.add("inbox", "list everything that waits for a person", ("look_cmd", "inbox"))
+    inbox.add_argument("run", metavar="RUN", nargs="?", help="only of this run: its id, a unique prefix, or @last")
 
 
 def _since(parser: Parser, what: str) -> None:

@@ -15,7 +15,7 @@ attempt, fence, owner, started_at, ended_at, how, replayed, settled, challenged,
 call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
 attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
 same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
-external_correlation_id, handle, prepared_at
+external_correlation_id, handle, prepared_at, valid_until, edited_args_hash, edited_scope
 
 -- columns: settled
 tool_call_id, run_id, tool_namespace, tool_name, side_effect_class, normalized_args_hash, idempotency_key, status,
@@ -27,7 +27,8 @@ c.idempotency_key, c.status, c.attempt, c.request_ref, c.response_ref, c.externa
 c.error_code, c.started_at, c.finished_at
 
 -- columns: question
-approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer
+approval_id, run_id, tool_call_id, kind, status, summary, detail, created_at, decided_at, actor, answer, request_hash,
+expires_at, superseded_by
 
 -- columns: public
 call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, raw_tool_name, side_effect_class, replay_policy,
@@ -253,7 +254,8 @@ SELECT {call}
 FROM tool_calls
 WHERE tool_name = :tool_name AND tool_namespace = :namespace AND status = 'succeeded'
   AND external_correlation_id IS NULL AND call_no <> :call_no
-  AND (normalized_args_hash = :args_hash OR effect_scope = :effect_scope
+  AND (normalized_args_hash IN (:args_hash, :edited_hash) OR edited_args_hash IN (:args_hash, :edited_hash)
+    OR effect_scope IN (:effect_scope, :edited_scope) OR edited_scope IN (:effect_scope, :edited_scope)
     OR (:effect_scope IS NULL AND effect_scope IS NULL AND run_id = :run_id))
 ORDER BY call_no DESC LIMIT :limit
 
@@ -314,6 +316,16 @@ DELETE FROM turn_calls WHERE tool_call_id = :tool_call_id
 SELECT c.call_no, t.adopted FROM turn_calls t JOIN tool_calls c ON c.tool_call_id = t.tool_call_id
 WHERE t.parent_call_id = :parent_call_id AND t.call_index = :call_index
 
+-- name: edit_request
+UPDATE tool_calls SET request_ref = :request, edited_args_hash = :edited_args_hash, edited_scope = :edited_scope,
+  updated_at = :now
+WHERE call_no = :call_no AND status = 'awaiting_approval' AND attempt = 0
+  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+
+-- name: extend_validity
+UPDATE tool_calls SET valid_until = :valid_until, updated_at = :now
+WHERE call_no = :call_no AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+
 -- name: set_handle
 UPDATE tool_calls SET handle = :handle, updated_at = :now
 WHERE call_no = :call_no AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
@@ -350,12 +362,22 @@ FROM approvals WHERE approval_id = :approval_id
 SELECT {question}
 FROM approvals WHERE status = 'open' AND (:run_id IS NULL OR run_id = :run_id) ORDER BY approval_no
 
+-- name: expired_approvals
+SELECT {question}
+FROM approvals WHERE status = 'open' AND kind = 'approval' AND expires_at <= :now ORDER BY approval_no
+
+-- name: supersede_approval
+UPDATE approvals SET superseded_by = :superseded_by
+WHERE tool_call_id = :tool_call_id AND status = 'open' AND kind = 'approval' AND superseded_by IS NOT :superseded_by
+  AND (SELECT lease_fence FROM runs WHERE run_id = approvals.run_id) = :fence
+
 -- name: approvals_of_call
 SELECT {question}
 FROM approvals WHERE tool_call_id = :tool_call_id ORDER BY approval_no
 
 -- name: close_approval
-UPDATE approvals SET status = :status, decided_at = :now, actor = :actor, answer = :answer
+UPDATE approvals SET status = :status, decided_at = :now, actor = :actor, answer = :answer,
+  request_hash = coalesce(:request_hash, request_hash)
 WHERE approval_id = :approval_id AND status = 'open'
 
 -- name: close_approval_of_call

@@ -1,0 +1,54 @@
+"""How an unmet row of an earlier life becomes the row of the call that asks for it now (F2, F3)."""
+
+from __future__ import annotations
+
+from perdure.model.toolcall import CallRow
+from perdure.runtime.life import Life
+from perdure.runtime.request import CallRequest
+from perdure.store.sql_store import SqlStore
+
+
+def take(life: Life, store: SqlStore, request: CallRequest, row: CallRow) -> None:
+    """Let the caller have an unmet row that it has found."""
+    if request.handle is not None:
+        adopt_by_handle(life, store, request, row)
+    elif moves(row, request):
+        move_to_caller(life, store, row, request)
+
+
+def adopt_by_handle(life: Life, store: SqlStore, request: CallRequest, row: CallRow) -> None:
+    """Let an exact handle stand for an unmet row as well.
+
+    What stood for the row before keeps it only where it has had its answer in this life: a handle that comes later
+    would get one receipt for two effects that were asked for.
+    """
+    if row.call_no not in life.answered:
+        store.turns.unbind(row.tool_call_id, life.fence, run_id=life.run_id)
+        if moves(row, request):
+            life.context.moved(row, request.frame.parent_call_id)
+            _adopt(life, store, row, request)
+    bind(life, store, request, row, adopted=True)
+
+
+def bind(life: Life, store: SqlStore, request: CallRequest, row: CallRow, *, adopted: bool) -> None:
+    """Let the exact handle of a request stand for a row."""
+    if request.handle is not None:
+        store.turns.bind(request.handle, row.tool_call_id, life.fence, run_id=life.run_id, adopted=adopted)
+        request.adopted = adopted
+
+
+def moves(row: CallRow, request: CallRequest) -> bool:
+    """Return whether a row that is adopted was made somewhere else in the program."""
+    return (row.parent_call_id, row.branch) != (request.frame.parent_call_id, request.frame.branch)
+
+
+def move_to_caller(life: Life, store: SqlStore, row: CallRow, request: CallRequest) -> None:
+    """Move an adopted row, so that a later life sees it inside the call, and on the branch, that took it."""
+    life.context.moved(row, request.frame.parent_call_id)
+    store.turns.unbind(row.tool_call_id, life.fence, run_id=life.run_id)
+    _adopt(life, store, row, request)
+
+
+def _adopt(life: Life, store: SqlStore, row: CallRow, request: CallRequest) -> None:
+    frame = request.frame
+    store.calls.adopt(row.call_no, life.fence, life.now(), parent_call_id=frame.parent_call_id, branch=frame.branch)
