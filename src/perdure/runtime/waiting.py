@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,6 +74,11 @@ def _commands(question: Question) -> tuple[str, ...]:
     if question.kind == "approval":
         deny = f"perdure deny {asked} --reason TEXT"
         return (deny,) if question.superseded_by else (f"perdure approve {asked}", deny)
+    if question.kind == "budget":
+        grant = json.loads(question.detail or "{}").get("grant", "")
+        return (f"perdure resume {shlex.quote(question.run_id)} --grant {grant}",)
+    if question.escalation is not None:
+        return (f"perdure answer {asked} retry", f"perdure answer {asked} 'give up'")
     if question.is_asked:
         options = json.loads(question.detail or "{}")["options"]
         return tuple(f"perdure answer {asked} {shlex.quote(item)}" for item in options or ("TEXT",))
