@@ -185,6 +185,8 @@ def _stands_in_text(_secret: str, kind: str) -> bool:
 def _by_rules(rules: tuple[Rule, ...], text: str) -> Iterator[Span]:
     for rule in rules:
         for match in _compile(rule.pattern).finditer(text):
+            if text[match.start() - 1 : match.start()] == "$":
+                continue  # the tag of a declared secret, which says its name only
             start, end = match.span(1)
             secret = text[start:end]
             if rule.weak and not any(char.isdigit() or char.isupper() for char in secret[1:]):

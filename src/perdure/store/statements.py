@@ -26,8 +26,9 @@ tool tool_name value workspace"""
 _PLAIN = frozenset(" ".join((_IDS, _WORDS, _HASHES, _TIMES, _NAMES)).split())
 # Nobody needs these exactly: a mark that carries nothing stands in them.
 _TOLD = frozenset({"error_detail", "summary"})
-# Read in bulk, and without a text in it.
-_WITHOUT_TEXT = frozenset({"index_calls"})
+# Read as they are stored: hashes are made of it, or no text is in it and it is read in bulk.
+_AS_STORED = frozenset({"index_calls", "unsealed_calls", "calls_not_looked_at"})
+_AUDIT = "audit_"
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 
 
@@ -76,7 +77,8 @@ class Statements:
     def rows(self, name: str, /, **parameters: Any) -> Iterator[Row]:
         """Yield the rows of a named query, their texts as they were before they were stored."""
         found = self.connection.rows(self._sql[name], self._hidden(name, parameters))
-        return found if name in _WITHOUT_TEXT else map(self._exact, found)
+        as_stored = name in _AS_STORED or name.startswith(_AUDIT)
+        return found if as_stored else map(self._exact, found)
 
     def told(self, name: str, /, **parameters: Any) -> Iterator[Row]:
         """Yield the rows of a named query for people: marks stand where secrets were."""

@@ -57,7 +57,9 @@ class Vault:
         try:
             return reveal(key, text)
         except MarkBroken as problem:
-            raise SecretUnavailable(f"a stored secret cannot be read: {problem}", **self._advice()) from None
+            raise SecretUnavailable(
+                f"a stored secret cannot be read: {problem}; {self.path} is another", **self._advice()
+            ) from None
 
     def shown(self, text: str) -> str:
         """Return a text for people: secrets that still stand in it become marks, and marks carry nothing."""
