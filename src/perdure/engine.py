@@ -17,7 +17,7 @@ from perdure.config.policy_file import load_policy
 from perdure.config.settings import database_of
 from perdure.model.errors import SpecError, UsageError
 from perdure.model.policy import Policy
-from perdure.model.run import SCOPE_AGENT, Outcome, RunRow, RunSpec
+from perdure.model.run import SCOPE_AGENT, Outcome, RunRow, RunSpec, RunStatus
 from perdure.model.toolcall import CallRow
 from perdure.ports.clock import Clock, SystemClock
 from perdure.ports.tool import Tool
@@ -28,6 +28,8 @@ from perdure.runtime.claim import kill_owner
 from perdure.runtime.consent import Known
 from perdure.runtime.crashpoints import Knobs
 from perdure.runtime.faces import Run
+from perdure.runtime.fork_desk import ForkDesk
+from perdure.runtime.forks import fork_of
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.lease import mark_children, this_process
 from perdure.runtime.ledger import Ledger
@@ -44,7 +46,7 @@ AnyTool = Tool[Any, Any]
 Main = Callable[..., Any]
 
 
-class Engine(BudgetDesk, Trust):
+class Engine(ForkDesk, BudgetDesk, Trust):
     """One open ledger with its tools and policies; use it with ``with``.
 
     Args:
@@ -228,6 +230,24 @@ class Engine(BudgetDesk, Trust):
         if grant is not None:
             self.grant(run_id, grant)
         return await self._adrive(self._job_of(self._row(run_id), main, wait, reopen=True))
+
+    def _fork(
+        self,
+        run_id: str,
+        at: str | None,
+        effects: str,
+        inputs: Mapping[str, Any] | None,
+        new_run_id: str | None,
+        main: Main | None,
+        wait: bool,
+    ) -> Job:
+        row = self._row(run_id)
+        wanted = replace(row, status=RunStatus.QUEUED)  # the agent of a run that has ended is needed too
+        drawn = self.fork_plan(run_id, at=at, effects=effects)
+        job = self._job_of(wanted, main, wait, reopen=False)
+        workspaces = (self.state_dir / "workspaces").absolute()
+        found = fork_of(self._around, drawn, new_run_id, inputs or {}, workspaces, self._entrypoint)
+        return replace(job, run_id=found.run_id, spec=spec_of(found))
 
     def scope(
         self, run_id: str, inputs: Mapping[str, Any] | None = None, *, wait: bool = False

@@ -14,7 +14,7 @@ from typing import Any
 from perdure.core import decide as deciding
 from perdure.core import identity
 from perdure.model.toolcall import CallStatus
-from perdure.runtime import claim, context, doubts, drive_async, gateway, invoke, recording, runner, starting
+from perdure.runtime import claim, context, doubts, drive_async, gateway, guarding, invoke, recording, runner, starting
 from perdure.runtime.actions import Commit
 from perdure.runtime.lease import Liveness
 from perdure.store import statements
@@ -121,13 +121,13 @@ def settling_sends_what_was_only_prepared() -> None:
 @planting("gateway", BY_COUNT)
 def changed_arguments_are_not_challenged() -> None:
     """G2 is switched off: an unmet effect of an earlier life speaks against nothing."""
-    honest = starting.guard
+    honest = guarding.guard
 
     def lenient(facts: Any) -> Any:
         gate, against = honest(facts)
         return (identity.Gate.PASS, ()) if gate is identity.Gate.CHALLENGE_UNMET else (gate, against)
 
-    starting.guard = lenient
+    guarding.guard = lenient
 
 
 @planting("gateway", BY_COUNT)

@@ -13,7 +13,7 @@ from perdure.model.policy import Decision
 from perdure.model.toolcall import ReplayPolicy, SideEffectClass
 from perdure.ports.tool import Probe
 from perdure.runtime import claim as claiming
-from perdure.runtime import doubts, gateway, invoke, life, recording, runner, starting
+from perdure.runtime import doubts, gateway, guarding, invoke, life, recording, runner, starting
 from perdure.runtime.actions import LIVING_SENDERS, Ended, Outcome
 from perdure.runtime.request import positional_and_keywords
 from perdure.store.calls import CallRows
@@ -87,7 +87,7 @@ def references_are_shared() -> None:
 @planting("gateway", COUNTED)
 def a_verdict_outlives_its_pair() -> None:
     """What a person said of one pair of calls releases that effect for every later call."""
-    honest_gate, honest_guard = starting._gate, starting.guard
+    honest_gate, honest_guard = guarding.gate_of, guarding.guard
     released: set[str] = set()
 
     def gate(life: Any, store: Any, request: Any, row: Any) -> Any:
@@ -98,14 +98,14 @@ def a_verdict_outlives_its_pair() -> None:
                     released.update(said.get("kin") or [said["same_as"]])
         return honest_gate(life, store, request, row)
 
-    starting._gate = gate
-    starting.guard = lambda facts: honest_guard(replace(facts, passed=facts.passed | released))
+    guarding.gate_of = gate
+    guarding.guard = lambda facts: honest_guard(replace(facts, passed=facts.passed | released))
 
 
 @planting("gateway", COUNTED)
 def a_doubt_holds_nobody_back() -> None:
     """New effects are started while another effect of the run is in doubt."""
-    starting.doubts = lambda life, store, row: ()
+    guarding.doubts = lambda life, store, row: ()
 
 
 @planting("gateway", COUNTED)
@@ -130,13 +130,13 @@ def the_guard_breaks() -> None:
     def broken(facts: Any) -> Any:
         raise RuntimeError(f"the guard is broken: {facts.repeat}")
 
-    starting.guard = broken
+    guarding.guard = broken
 
 
 @planting("gateway", COUNTED)
 def a_guard_that_breaks_lets_everything_pass() -> None:
     """An error of the guard counts as its consent."""
-    honest = starting.guard
+    honest = guarding.guard
 
     def lenient(facts: Any) -> Any:
         try:
@@ -144,7 +144,7 @@ def a_guard_that_breaks_lets_everything_pass() -> None:
         except Exception:
             return Gate.PASS, ()
 
-    starting.guard = lenient
+    guarding.guard = lenient
 
 
 @planting("gateway", COUNTED)

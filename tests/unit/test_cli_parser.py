@@ -12,7 +12,7 @@ from perdure.cli.parser import NOUNS, parse, wanted_format
 from perdure.model.errors import UsageError
 
 OF_CONTRACT = {
-    *("run", "resume", "runs ls", "runs show", "calls ls", "calls show", "calls explain", "inbox", "resolve"),
+    *("run", "resume", "fork", "runs ls", "runs show", "calls ls", "calls show", "calls explain", "inbox", "resolve"),
     *(
         "runs cancel",
         "approve",
@@ -28,7 +28,7 @@ OF_CONTRACT = {
     *("doctor", "verify", "db check", "db backup", "db migrate"),
 }
 LATER = (
-    *("fork x", "runs watch x", "triggers ls", "schedules add", "worker"),
+    *("runs watch x", "triggers ls", "schedules add", "worker"),
     *("help x",),
 )
 

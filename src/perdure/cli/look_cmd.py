@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perdure.model.run import Outcome, Waiting
 
 ENDLESS = 2**62
+LAST_CHECKPOINTS = 10
 _NO_FIELDS = ("schema", "evidence", "questions", "commands")
 
 
@@ -109,11 +110,21 @@ def summary(found: Outcome, document: Mapping[str, Any]) -> str:
             ("error", f"{found.error_code}: {found.error_detail}" if found.error_code else None),
             ("calls", counted),
             ("life", f"{found.attempt}" + (f" ({last})" if last else "")),
+            ("fork of", _fork(found)),
             ("unmet", str(found.unmet) if found.unmet else None),
             ("duplicates", str(found.duplicates_found) if found.duplicates_found else None),
             ("workspace", found.workspace),
         ]
     )
+
+
+def _fork(found: Outcome) -> str | None:
+    """Return of which run this is a fork, from where, and what became of its effects."""
+    origin = found.origin
+    if origin.parent_run_id is None:
+        return None
+    counted = f"{found.inherited} inherited" + (f", {found.simulated} simulated" if found.simulated else "")
+    return f"{origin.forked_from or origin.parent_run_id + ' from its beginning'}, {origin.fork_effects}: {counted}"
 
 
 def _details(output: Output, details: Mapping[str, Any]) -> Iterable[str]:
@@ -124,6 +135,20 @@ def _details(output: Output, details: Mapping[str, Any]) -> Iterable[str]:
     yield "\n" + output.table(("LIFE", "PID", "STARTED", "ENDED", "HOW"), lives)
     steps = [(step["step_id"], step["name"], step["phase"], step["status"]) for step in details["steps"]]
     yield "\n" + output.table(("STEP", "NAME", "PHASE", "STATUS"), steps)
+    marks = [
+        (mark["checkpoint_id"], mark["kind"], mark["step_id"], output.when(mark["created_at"]))
+        for mark in details["checkpoints"][-LAST_CHECKPOINTS:]
+    ]
+    if marks:
+        yield "\n" + output.table(("CHECKPOINT", "KIND", "STEP", "WRITTEN"), marks)
+    said = (
+        ("provider session", details["provider_session_id"]),
+        ("forked session", details["provider_session_forked_from"]),
+        ("last prompt", details["last_job_prompt"]),
+        ("forks", ", ".join(details["forks"])),
+    )
+    if any(value for _, value in said):
+        yield "\n" + fields(said)
     files = [(file["path"], file["size_bytes"], file["sha256"]) for file in details["artifacts"]]
     if files:
         yield "\n" + output.table(("FILE", "BYTES", "SHA256"), files)
@@ -180,7 +205,7 @@ def _call_columns(output: Output) -> Columns:
         "tool": of("tool_name"),
         "class": of("side_effect_class"),
         "guarantee": of("guarantee"),
-        "status": of("status"),
+        "status": _standing,
         "try": of("attempt"),
         "started": time_of(output, "started_at"),
         "finished": time_of(output, "finished_at"),
@@ -193,6 +218,14 @@ def _call_columns(output: Output) -> Columns:
         "prepared": time_of(output, "prepared_at"),
     }
     return Columns(cells, ("call", "tool", "class", "guarantee", "status", "try", "started", "finished", "error"))
+
+
+def _standing(call: Mapping[str, Any]) -> str:
+    """Return a call's state, and whether it happened in this run: it may be simulated, or inherited by a fork."""
+    marks = ", ".join(
+        word for word, holds in (("simulated", call["simulated"]), ("inherited", call["inherited_from"])) if holds
+    )
+    return f"{call['status']} ({marks})" if marks else str(call["status"])
 
 
 def call_document(engine: Engine, tool_call_id: str) -> dict[str, Any]:

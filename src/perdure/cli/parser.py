@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure import __version__
-from perdure.cli.words import deciding, looking, proving, ruling, running, trusting
+from perdure.cli.words import deciding, forking, looking, proving, ruling, running, trusting
 from perdure.cli.words.grammar import Commands, Parser
 from perdure.model.errors import UsageError
 
-FAMILIES = (running, looking, deciding, ruling, trusting, proving)
+FAMILIES = (running, forking, looking, deciding, ruling, trusting, proving)
 FORMATS = ("table", "json", "jsonl")
 NOUNS: dict[str, tuple[str, ...]] = {name: verbs for family in FAMILIES for name, verbs in family.NOUNS.items()}
 _VALUED = ("--state-dir", "--store", "--policy", "-o", "--output")

@@ -41,8 +41,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     _warn(job, settings_of(options).policy_paths(job.policies))
     with engine_of(options, create=True) as engine:
         run_id: str = options.run_id if options.run_id is not None else engine.new_run_id()
-        with _telling(engine, run_id, options.wait):
-            return _live(output, engine, run_id, lambda: engine.run(job, inputs, run_id=run_id, wait=options.wait))
+        with telling(engine, run_id, options.wait):
+            return live_life(output, engine, run_id, lambda: engine.run(job, inputs, run_id=run_id, wait=options.wait))
 
 
 def resume(options: argparse.Namespace, output: Output) -> int:
@@ -72,8 +72,8 @@ def go_on(
 ) -> int:
     """Resume a run, print where it stands, and return its exit code."""
     run_id = engine.find_run(run)
-    with _telling(engine, run_id, wait):
-        return _live(output, engine, run_id, lambda: engine.resume(run_id, wait=wait, kill=kill, grant=grant))
+    with telling(engine, run_id, wait):
+        return live_life(output, engine, run_id, lambda: engine.resume(run_id, wait=wait, kill=kill, grant=grant))
 
 
 def _warn(job: JobFile, policies: Sequence[Path]) -> None:
@@ -103,7 +103,8 @@ def not_enforced(sections: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _live(output: Output, engine: Engine, run_id: str, go: Callable[[], Outcome]) -> int:
+def live_life(output: Output, engine: Engine, run_id: str, go: Callable[[], Outcome]) -> int:
+    """Live one life of a run, print where it stands, and return its exit code."""
     stopped: list[int] = []
     try:
         with output.to_itself(), _terminating(stopped):
@@ -206,7 +207,7 @@ def _left(engine: Engine, run_id: str, left: SystemExit) -> PerdureError:
 
 
 @contextmanager
-def _telling(engine: Engine, run_id: str, wait: bool) -> Generator[None]:
+def telling(engine: Engine, run_id: str, wait: bool) -> Generator[None]:
     """Under ``--wait``, say on stderr what waits for a person as soon as it does."""
     if not wait:
         yield

@@ -47,10 +47,14 @@ def _why(call: Mapping[str, Any]) -> str:
     status = call["status"]
     if status == "cancelled" and call["same_as"]:
         return f"a person said it is the same as {call['same_as']}, whose receipt its caller gets"
+    if call["inherited_from"]:
+        return f"a fork has inherited it: it is {call['inherited_from']} of the run that was forked, {status} there"
     if status == "failed" and call["error_code"] == "denied":
         return f"it was refused before anything was sent: {call['error_detail']}"
     if status == "failed" and call["error_code"] == "challenged":
         return "it looked like an effect that was done already, and its caller was told so; nothing was sent"
+    if call["simulated"] and status == "succeeded":
+        return "it was simulated: this fork sends nothing, and its caller got what stands in for the result"
     error = f" ({call['error_code']}: {call['error_detail']})" if call["error_code"] else ""
     return _STATES[status] + error
 
@@ -89,6 +93,8 @@ def _what_it_is(call: Mapping[str, Any]) -> str:
         ("occurrence", None if call["occurrence"] == 1 else f"number {call['occurrence']} of equal calls"),
         ("key", call["idempotency_key"]),
         ("receipt", shown(call["response"]) if call["status"] == "succeeded" else None),
+        ("simulated", "yes: the tool was not entered and nothing was sent" if call["simulated"] else None),
+        ("happened as", call["inherited_from"]),
         ("reference", call["external_correlation_id"]),
         ("handle", call["handle"]),
     ]

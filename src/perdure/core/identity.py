@@ -124,6 +124,8 @@ class GuardFacts:
         repeat: what a rule or a declaration says of repeats; ``None`` leaves it to the kind of caller.
         cited: ``repeat_of``.
         cited_before: another call has cited the same one.
+        elsewhere: ids of kin that stand in a run this one was forked from: what is in doubt there is settled there, so
+            it is not waited for but asked about.
         model_driven: a model asked for the call, and reads what becomes of it.
     """
 
@@ -137,9 +139,11 @@ class GuardFacts:
     told: tuple[str, ...] = ()
     held_kin: tuple[CallRow, ...] = ()
     model_driven: bool = False
+    elsewhere: frozenset[str] = frozenset()
 
 
 _DID = (CallStatus.SUCCEEDED, CallStatus.ABANDONED)
+_MAY_HAVE = (CallStatus.RUNNING, CallStatus.IN_DOUBT)
 
 
 def guard(facts: GuardFacts) -> tuple[Gate, tuple[CallRow, ...]]:
@@ -147,7 +151,7 @@ def guard(facts: GuardFacts) -> tuple[Gate, tuple[CallRow, ...]]:
     waited_for = _waited_for(facts)
     if waited_for:
         return Gate.WAIT, waited_for
-    unmet = _done(facts.unmet_kin, facts.passed)
+    unmet = tuple(row for row in facts.unmet_kin if _did_or_may_have(row, facts) and not _is_passed(row, facts))
     if unmet and facts.repeat is not Repeat.ALLOW:
         return Gate.CHALLENGE_UNMET, unmet
     if facts.cited is not None:
@@ -162,7 +166,15 @@ def guard(facts: GuardFacts) -> tuple[Gate, tuple[CallRow, ...]]:
 def _waited_for(facts: GuardFacts) -> tuple[CallRow, ...]:
     kin_rows = (*facts.unmet_kin, *facts.seen_kin, *facts.held_kin)
     awaited = (CallStatus.IN_DOUBT, CallStatus.RUNNING) if facts.model_driven else (CallStatus.IN_DOUBT,)
-    return tuple(row for row in kin_rows if row.status in awaited)
+    return tuple(row for row in kin_rows if row.status in awaited and row.tool_call_id not in facts.elsewhere)
+
+
+def _did_or_may_have(row: CallRow, facts: GuardFacts) -> bool:
+    return row.status in _DID or (row.tool_call_id in facts.elsewhere and row.status in _MAY_HAVE)
+
+
+def _is_passed(row: CallRow, facts: GuardFacts) -> bool:
+    return row.tool_call_id in facts.passed
 
 
 def _done(rows: Iterable[CallRow], passed: frozenset[str]) -> tuple[CallRow, ...]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from perdure.model.fork import Origin
+
 
 class RunStatus(StrEnum):
     """The six states of a run (R014)."""
@@ -197,6 +199,12 @@ class Outcome:
     error_detail: str | None = None
     told_result: str | None = None
     """The result as JSON for people: marks stand where secrets were."""
+    origin: Origin = field(default_factory=Origin)
+    """How the run was started, and of which run it is a fork."""
+    inherited: int = 0
+    """How many calls a fork has inherited."""
+    simulated: int = 0
+    """How many calls a fork has simulated: nothing was sent for them."""
     note: str = ""
     """What the status alone does not say: that a running run's owner is gone, or that nothing was run now."""
 
@@ -209,7 +217,7 @@ class Outcome:
             return 11
         if self.status is RunStatus.WAITING:
             return _WAITING_EXIT.get(self.reason or "", 6)
-        return {"deadline": 8, "denied": 9}.get(self.error_code or "", 1)
+        return {"deadline": 8, "denied": 9, "simulation_missing": 2}.get(self.error_code or "", 1)
 
 
 _WAITING_EXIT: dict[str, int] = {WaitReason.IN_DOUBT: 7, WaitReason.TIMER: 10, WaitReason.STORAGE: 4}

@@ -75,7 +75,11 @@ INNER_NAMESPACES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """One row of ``tool_calls`` as the rules see it; payloads are read only when they are needed."""
+    """One row of ``tool_calls`` as the rules see it; payloads are read only when they are needed.
+
+    ``simulated`` is 1 where a fork got a result without the tool being entered; ``inherited_from`` is the call of an
+    earlier run that a fork's row is the copy of: it happened there.
+    """
 
     call_no: int
     tool_call_id: str
@@ -109,6 +113,8 @@ class CallRow:
     valid_until: str | None = None
     edited_args_hash: str | None = None
     edited_scope: str | None = None
+    simulated: int = 0
+    inherited_from: str | None = None
 
     def succeeded(self, now: str) -> CallRow:
         """Return the row as it is once its receipt is stored; ``dataclasses.replace`` costs ten times as much."""
@@ -128,8 +134,8 @@ class CallRow:
 
     @property
     def effectful(self) -> bool:
-        """Whether the row's class is external or memory."""
-        return self.side_effect_class.effectful
+        """Whether it can do something outside: its class is external or memory, and it is no simulation."""
+        return self.side_effect_class.effectful and not self.simulated
 
 
 class UnmetRow(NamedTuple):

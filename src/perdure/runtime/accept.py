@@ -10,7 +10,8 @@ from typing import Any
 
 from perdure.core.codec import Unstorable, canonical, from_tagged, to_tagged
 from perdure.model.errors import SpecError, SpecMismatch
-from perdure.model.run import RunRow, RunSpec
+from perdure.model.fork import RunMode
+from perdure.model.run import SCOPE_AGENT, RunRow, RunSpec
 from perdure.runtime.life import Surroundings
 from perdure.store.sql_store import SqlStore
 
@@ -41,14 +42,12 @@ def accept(
         SpecError: the id or an input is of the wrong form.
         SpecMismatch: the id is taken by another specification.
     """
-    if run_id is not None and not _RUN_ID.match(run_id):
-        raise SpecError([f"run id {run_id!r}: letters, digits, '.', '_' and '-', at most 100"])
     document = spec.as_document()
     vault = around.ledger.vault
     for what, name in (("run id", run_id or ""), ("name", spec.name)):
         vault.refuse_in_name(what, name)
-    text, digest = _stored(document, vault.digest)
-    chosen = run_id or "r" + around.new_token()
+    text, digest = stored_spec(document, vault.digest)
+    chosen = checked_id(around, run_id)
     new_row = {
         "run_id": chosen,
         "name": spec.name,
@@ -60,9 +59,29 @@ def accept(
         "policies": json.dumps(list(policies)),
         "workspace": str(workspaces / chosen),
         "deadline_at": spec.deadline,
+        "run_mode": mode_of(spec.agent, path),
+        "last_job_prompt": spec.objective or None,
     }
     around.ledger.run(lambda store: _record(store, new_row, document))
     return chosen
+
+
+def checked_id(around: Surroundings, run_id: str | None) -> str:
+    """Return the id of a new run: the caller's, or a fresh one.
+
+    Raises:
+        SpecError: it is of the wrong form.
+    """
+    if run_id is not None and not _RUN_ID.match(run_id):
+        raise SpecError([f"run id {run_id!r}: letters, digits, '.', '_' and '-', at most 100"])
+    return run_id or "r" + around.new_token()
+
+
+def mode_of(agent: str, path: str | None) -> RunMode:
+    """Return how a run is started: by a job file, around a script, or from a function (R108)."""
+    if agent == SCOPE_AGENT:
+        return RunMode.SCOPE
+    return RunMode.JOB if path is not None and Path(path).suffix != ".py" else RunMode.FUNCTION
 
 
 def _record(store: SqlStore, new_row: Mapping[str, Any], document: Mapping[str, Any]) -> None:
@@ -85,7 +104,12 @@ def spec_of(row: RunRow) -> dict[str, Any]:
     return found
 
 
-def _stored(document: Mapping[str, Any], digest: Callable[[bytes], str]) -> tuple[str, str]:
+def stored_spec(document: Mapping[str, Any], digest: Callable[[bytes], str]) -> tuple[str, str]:
+    """Return a specification as it is stored, and its hash.
+
+    Raises:
+        SpecError: an input has no JSON form.
+    """
     try:
         text = json.dumps(to_tagged(document, at="job"), sort_keys=True, ensure_ascii=False)
         return text, digest(canonical(document))

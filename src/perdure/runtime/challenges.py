@@ -67,7 +67,7 @@ def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[Call
         fence=life.fence,
         tool_call_id=row.tool_call_id,
         kind="challenge",
-        summary=f"{recording.named(store, row)}: an earlier life already did {_listed(store, against)}; "
+        summary=f"{recording.named(store, row)}: {_doer(life, against)} {_listed(store, against)}; "
         f"is this the same or another?{hint}",
         detail=json.dumps({"kin": ids}),
         request_hash=row.args_hash,
@@ -77,8 +77,22 @@ def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[Call
     return store.calls.get(row.call_no)
 
 
+def _doer(life: Life, against: tuple[CallRow, ...]) -> str:
+    """Return who did it: an earlier life, or a run that this one was forked from."""
+    elsewhere = sorted({row.run_id for row in against if row.run_id != life.run_id})
+    if not elsewhere:
+        return "an earlier life already did"
+    runs = " and ".join(f"run {run_id}" for run_id in elsewhere)
+    own = len({row.run_id for row in against}) > len(elsewhere)
+    return f"{runs}, which this one was forked from, {'and an earlier life ' if own else ''}already did"
+
+
 def _listed(store: SqlStore, rows: tuple[CallRow, ...]) -> str:
-    return ", ".join(f"{row.tool_call_id} {recording.named(store, row)} at {row.finished_at}" for row in rows)
+    return ", ".join(f"{row.tool_call_id} {recording.named(store, row)} {_when(row)}" for row in rows)
+
+
+def _when(row: CallRow) -> str:
+    return f"at {row.finished_at}" if row.status.settled else f"(started at {row.started_at}, {row.status} there)"
 
 
 def refuse_challenged(

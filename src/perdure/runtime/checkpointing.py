@@ -34,6 +34,7 @@ def write_checkpoint(life: Life, store: SqlStore, step: StepScope, kind: str) ->
         snapshot=json.dumps(snapshot, sort_keys=True),
         cursor=json.dumps(cursor, sort_keys=True),
         now=now,
+        provider_session_id=life.origin.provider_session_id,
     )
     store.runs.point(life.run_id, life.fence, step_id=step.step_id, checkpoint_id=checkpoint_id, now=now)
     life.next_checkpoint_number += 1

@@ -96,6 +96,13 @@ class Context:
             self._children[row.parent_call_id].append((row.call_no, row.tool_call_id))
 
     @_alone
+    def add_elsewhere(self, rows: Iterable[CallRow]) -> None:
+        """Take effects of the runs behind a fork as unmet; they are kin, and nobody may adopt them (semantics #32)."""
+        for row in rows:
+            if not self.holds(row.call_no) and not self.seen_by_any(row.call_no):
+                self._add_unmet(row, adoptable=False)
+
+    @_alone
     def find_equal(
         self,
         key: CallKey,

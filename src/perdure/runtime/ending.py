@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from perdure.core.codec import encode_or_repr
 from perdure.core.transitions import CallEvent, RunEvent, next_run_status
-from perdure.model.errors import CallDenied, CallError, DeadlineExceeded
+from perdure.model.errors import CallDenied, CallError, DeadlineExceeded, SimulationMissing
 from perdure.model.run import RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import CallRow, CallStatus
 from perdure.runtime import cancelling, challenges, limits, recording
@@ -211,7 +211,8 @@ def _finish(
 def unmet_effects(life: Life, store: SqlStore) -> list[CallRow]:
     """Return effects done by an earlier life and not asked for by this one (R5)."""
     rows = (store.calls.get(call_no) for call_no in life.context.never_told())
-    return [row for row in rows if row.effectful and row.status is CallStatus.SUCCEEDED]
+    own = (row for row in rows if row.run_id == life.run_id)  # what a parent did later is no concern of a fork's end
+    return [row for row in own if row.effectful and row.status is CallStatus.SUCCEEDED]
 
 
 def call_behind(problem: BaseException | None) -> str | None:
@@ -229,6 +230,8 @@ def error_words(problem: BaseException) -> tuple[str, str]:
         return "deadline", str(problem)
     if isinstance(problem, CallDenied):
         return "denied", str(problem)
+    if isinstance(problem, SimulationMissing):
+        return "simulation_missing", str(problem)
     return type(problem).__name__, str(problem) + recording.raised_at(problem)
 
 

@@ -24,7 +24,17 @@ from perdure.model.errors import (
 from perdure.model.policy import Decision
 from perdure.model.run import WaitReason
 from perdure.model.toolcall import CHALLENGED, DENIED, INNER_NAMESPACES, TIMER_NAMESPACE, CallRow, CallStatus, Repeat
-from perdure.runtime import adopting, approvals, artifacts, challenges, doubts, late_receipt, recording, starting
+from perdure.runtime import (
+    adopting,
+    approvals,
+    artifacts,
+    challenges,
+    doubts,
+    late_receipt,
+    recording,
+    simulation,
+    starting,
+)
 from perdure.runtime.actions import Commit, Dispatch, Ended, Invoke, Loop, Outcome, Park, Pause, Post, Withdrawn
 from perdure.runtime.doubts import Doubt
 from perdure.runtime.invoke import context_of
@@ -161,7 +171,7 @@ class Gateway:
         row = begun.row
         if begun.gate is Gate.WAIT:
             yield Park(WaitReason.IN_DOUBT)
-        elif _is_told(request, begun.gate):
+        elif _is_told(request, begun.gate, begun.kin):
             return (yield self._tell_model(begun))
         elif begun.gate is Gate.CHALLENGE_SEEN:
             refuses = request.options.on_challenge != "wait"
@@ -204,6 +214,8 @@ class Gateway:
         if operation.is_withdrawn() and request is not None:
             self._withdraw((yield Commit(lambda store: starting.take_back(self._life, store, operation, row))))
         dispatch = self._dispatch(tool, decision, row, arguments)
+        if row.simulated or self._life.simulates(decision):
+            dispatch = simulation.stand_in(dispatch, operation)
         try:
             outcome: Outcome = yield Invoke(dispatch)
         except GeneratorExit:
@@ -356,10 +368,15 @@ def _wait_of(row: CallRow, step: Step) -> Pause | Park:
     return Pause(step.wait_seconds)
 
 
-def _is_told(request: CallRequest, gate: Gate) -> bool:
-    """Return whether a challenge is the call's result: a model reads it, unless a rule wants a person to be asked."""
+def _is_told(request: CallRequest, gate: Gate, against: tuple[CallRow, ...]) -> bool:
+    """Return whether a challenge is the call's result: a model reads it, unless a person must be asked.
+
+    A rule may want that, and so does an effect of a run this one was forked from that is in doubt there: a model could
+    only guess.
+    """
     asks_person = gate is Gate.CHALLENGE_SEEN and request.decision.repeat is Repeat.ASK
-    return request.reader is not None and not asks_person
+    unknown = any(row.status in (CallStatus.RUNNING, CallStatus.IN_DOUBT) for row in against)
+    return request.reader is not None and not asks_person and not unknown
 
 
 def delivered_error(row: CallRow) -> CallError:

@@ -23,6 +23,8 @@ def context_of(life: Life, row: CallRow, arguments: Mapping[str, Any]) -> CallCo
     """Return what a tool or a probe may know about a call."""
 
     def record(ref: str) -> None:
+        if row.simulated:
+            return  # nothing exists outside that a later life could look up
         life.ledger.run(lambda store: recording.store_handle(life, store, row, ref))
 
     return CallContext(

@@ -15,7 +15,8 @@ from typing import Any
 
 from perdure.core.policy import evaluate
 from perdure.core.redact import Redactor
-from perdure.model.errors import DeadlineExceeded, RunSuspended
+from perdure.model.errors import PerdureError, RunSuspended
+from perdure.model.fork import ForkEffects, Origin
 from perdure.model.policy import Decision, Policy
 from perdure.model.run import Owner, RunRow
 from perdure.model.toolcall import CallRow
@@ -28,6 +29,7 @@ from perdure.runtime.crashpoints import Knobs, Place
 from perdure.runtime.frame import Frame, StepScope
 from perdure.runtime.lease import LEASE_SECONDS
 from perdure.runtime.ledger import Ledger
+from perdure.runtime.lineage import Lineage
 from perdure.runtime.operations import Operations
 from perdure.runtime.registry import AnyTool, Registry
 from perdure.runtime.secrets import Sources, said
@@ -127,6 +129,8 @@ class Life(_Rows):
         self.vault = around.ledger.vault
         folder = Path(run.job_path).parent if run.job_path else None
         self.sources = around.sources.with_declared(spec.get("secrets") or {}, folder)
+        self.origin = Origin()
+        self.lineage = Lineage()
         self.context = Context()
         self.conversations = Conversations(self.context)
         self.operations = Operations()
@@ -145,7 +149,7 @@ class Life(_Rows):
         self.parked_for: list[tuple[str, CallRow | None, tuple[CallRow, ...]]] = []
         self.on_close: Callable[[], None] = _nothing
         self.closed = False
-        self.refused: DeadlineExceeded | None = None
+        self.refused: PerdureError | None = None
         self.loop_thread: int | None = None
         self.failure: BaseException | None = None
         self.stopping: Stopping | None = None
@@ -177,6 +181,10 @@ class Life(_Rows):
             for warning in (*found.warnings, *key_warning(tool, found)):
                 self.warn_once(warning)
         return found
+
+    def simulates(self, decision: Decision) -> bool:
+        """Return whether a call is only simulated: it has an effect, and this run is a fork that sends nothing."""
+        return decision.side_effect_class.effectful and self.origin.fork_effects is ForkEffects.SIMULATE
 
     def warn_once(self, text: str) -> None:
         """Warn about something once per life (R083)."""

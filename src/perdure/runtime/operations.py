@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from perdure.model.toolcall import CallRow
 from perdure.runtime.frame import Frame
@@ -24,6 +25,7 @@ class Operation:
         response: the receipt that this life has just stored.
         challengers: the kin that G2 holds against it until the run is quiet.
         refuses: its caller wants to hear of them then, instead of asking a person.
+        simulation: what is called in place of the tool, in a fork that sends nothing.
         looked_at: which move of the run it had seen when it last looked at its row.
     """
 
@@ -40,6 +42,7 @@ class Operation:
     challengers: tuple[CallRow, ...] = ()
     refuses: bool = False
     wake: Callable[[], None] | None = None
+    simulation: Callable[..., Any] | None = None
     looked_at: int = 0
 
     def is_withdrawn(self) -> bool:

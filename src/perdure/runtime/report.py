@@ -8,8 +8,10 @@ from typing import Any
 
 from perdure.core.codec import decode
 from perdure.model.errors import NotFound
+from perdure.model.fork import ForkEffects, Origin
 from perdure.model.run import Outcome, RunRow, RunStatus, Waiting, WaitReason
 from perdure.model.toolcall import TIMER_NAMESPACE
+from perdure.ports.store import Row
 from perdure.runtime.lease import Liveness, liveness
 from perdure.runtime.waiting import spaced, waiting, waiting_document
 from perdure.store.listing import CallFilter
@@ -34,6 +36,8 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
     if row.reason == WaitReason.CRASH_LOOP:
         waits.append(crash_loop(store, row, flags))
     waits.extend(timers(store, row, flags))
+    origin = store.origins.get(run_id)
+    inherited, simulated = store.origins.counts(run_id) if origin.parent_run_id is not None else (0, 0)
     return Outcome(
         run_id=run_id,
         name=row.name,
@@ -53,8 +57,17 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         error_code=row.error_code,
         error_detail=row.error_detail,
         told_result=store.runs.told_result(run_id),
-        note=owner_note(row) or cancel_note(store, row),
+        note=owner_note(row) or cancel_note(store, row) or _fork_note(origin, simulated),
+        origin=origin,
+        inherited=inherited,
+        simulated=simulated,
     )
+
+
+def _fork_note(origin: Origin, simulated: int) -> str:
+    if origin.fork_effects is not ForkEffects.SIMULATE:
+        return ""
+    return f"{simulated} call(s) simulated, nothing sent by this fork of {origin.parent_run_id}"
 
 
 def owner_note(row: RunRow) -> str:
@@ -141,6 +154,12 @@ def run_document(found: Outcome) -> dict[str, Any]:
         "duplicates_found": found.duplicates_found,
         "attempt": found.attempt,
         "waiting_for": [waiting_document(item) for item in found.waiting_for],
+        "run_mode": str(found.origin.run_mode),
+        "parent_run_id": found.origin.parent_run_id,
+        "forked_from": found.origin.forked_from,
+        "fork_effects": found.origin.fork_effects,
+        "inherited": found.inherited,
+        "simulated": found.simulated,
         "error": {"code": found.error_code, "detail": found.error_detail} if found.error_code else None,
         "workspace": found.workspace,
         "resume_command": found.resume_command,
@@ -153,18 +172,24 @@ _PUBLIC = (
     *("side_effect_class", "replay_policy", "guarantee", "status", "attempt", "occurrence", "idempotency_key"),
     *("effect_scope", "external_correlation_id", "prepared_at", "started_at", "finished_at"),
     *("error_code", "error_detail", "request", "response", "policy_rule", "same_as", "parent_call_id"),
-    *("handle", "fence"),
+    *("handle", "fence", "simulated", "inherited_from"),
 )
 CALL_FIELDS = (
     *("tool_call_id", "run_id", "step_id", "tool_name", "raw_tool_name", "side_effect_class", "replay_policy"),
     *("guarantee", "status", "attempt", "occurrence", "idempotency_key", "prepared_at", "started_at"),
-    *("finished_at", "error_code"),
+    *("finished_at", "error_code", "simulated", "inherited_from"),
 )
+
+
+def _public(row: Row) -> dict[str, Any]:
+    found = dict(zip(_PUBLIC, row, strict=True))
+    found["simulated"] = bool(found["simulated"])
+    return found
 
 
 def calls(store: SqlStore, run_id: str | None, wanted: CallFilter) -> list[dict[str, Any]]:
     """Return calls with the fields of ``perdure.calls/v1``, oldest first."""
-    found = (dict(zip(_PUBLIC, row, strict=True)) for row in store.listed.calls(run_id, wanted))
+    found = (_public(row) for row in store.listed.calls(run_id, wanted))
     return [{name: item[name] for name in CALL_FIELDS} for item in found]
 
 
@@ -177,7 +202,7 @@ def call(store: SqlStore, tool_call_id: str, *, flags: str) -> dict[str, Any]:
     row = store.listed.call(tool_call_id)
     if row is None:
         raise NotFound(f"there is no call {tool_call_id!r}", next_command="perdure calls ls")
-    found = dict(zip(_PUBLIC, row, strict=True))
+    found = _public(row)
     call_no = found.pop("call_no")
     found["request"] = store.listed.request(call_no)
     found["response"] = store.listed.response(call_no)
@@ -223,8 +248,23 @@ def _edited(evidence: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def details(store: SqlStore, run_id: str) -> dict[str, Any]:
-    """Return the lives, steps and artifacts of a run."""
+    """Return the lives, steps, checkpoints, artifacts and forks of a run, and what its provider's session is."""
+    origin = store.origins.get(run_id)
     return {
+        "provider_session_id": origin.provider_session_id,
+        "provider_session_forked_from": origin.provider_session_forked_from,
+        "last_job_prompt": origin.last_job_prompt,
+        "forks": store.origins.forks(run_id),
+        "checkpoints": [
+            {
+                "checkpoint_id": item.checkpoint_id,
+                "kind": item.kind,
+                "step_id": item.step_id,
+                "created_at": item.created_at,
+                "provider_session_id": item.provider_session_id,
+            }
+            for item in store.origins.checkpoints(run_id)
+        ],
         "lives": [
             {
                 "attempt": life.attempt,

@@ -54,6 +54,7 @@ class CallRequest:
         unlimited: no budget holds it back: it says what was used already.
         not_before: the moment of a timer; its row is not started before it.
         asked: what a person is asked; their answer is its receipt.
+        raw_name: how the caller called the tool, where that is not its name.
     """
 
     tool: AnyTool
@@ -75,6 +76,7 @@ class CallRequest:
     unlimited: bool = False
     not_before: str | None = None
     asked: Asked | None = None
+    raw_name: str | None = None
 
     def freeze(self, *, copy: bool) -> None:
         """Fix the exact request before anything else can run.

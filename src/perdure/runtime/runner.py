@@ -15,9 +15,11 @@ from perdure.runtime.claim import claim
 from perdure.runtime.door import Door
 from perdure.runtime.ending import Ending, end_children_of_doubts, end_life, interrupt_life
 from perdure.runtime.faces import Run
+from perdure.runtime.fork_files import bring_files
 from perdure.runtime.frame import Frame
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.life import Life, Surroundings
+from perdure.runtime.lineage import Lineage
 from perdure.runtime.registry import Registry
 from perdure.runtime.steps import steps_by_name
 from perdure.runtime.stopping import Doing, Stopping, listening
@@ -67,6 +69,8 @@ class Runner:
         around = replace(around, policy=job.policy)
         life = Life(around, row, job.spec, job.registry, fence=fence, waits=job.waits, is_async=is_async)
         around.ledger.run(lambda store: _load(life, store))
+        if life.lineage.ancestors:
+            bring_files(life)
         make_workspace(life.workspace)
         self._heartbeat.add(life)
         return life
@@ -217,6 +221,9 @@ def started_rows(store: SqlStore, life: Life) -> list[CallRow]:
 
 
 def _load(life: Life, store: SqlStore) -> None:
+    life.origin = store.origins.get(life.run_id)
+    if life.origin.parent_run_id is not None:
+        life.lineage = Lineage(life.run_id, tuple(store.origins.ancestors(life.run_id)))
     known = store.steps.list(life.run_id)
     life.steps = steps_by_name(known)
     life.next_step_index = len(known)

@@ -6,17 +6,16 @@ a member that is undone leaves no trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perdure.core import conditions
-from perdure.core.identity import Gate, GuardFacts, citation_error, guard, idempotency_key, joinable, kin
-from perdure.model.errors import DeadlineExceeded, DedupeConflict, UsageError
+from perdure.core.identity import Gate, idempotency_key, joinable
+from perdure.model.errors import DeadlineExceeded, DedupeConflict
 from perdure.model.run import WaitReason
-from perdure.model.toolcall import DENIED, INNER_NAMESPACES, CallKey, CallRow, CallStatus, Repeat
+from perdure.model.toolcall import DENIED, INNER_NAMESPACES, CallRow, CallStatus
 from perdure.ports.clock import FOREVER, after, parse_time
-from perdure.runtime import adopting, approvals, artifacts, limits, recording
-from perdure.runtime.challenges import ask_person, passed_for
+from perdure.runtime import adopting, approvals, artifacts, citing, guarding, limits, recording, simulation
+from perdure.runtime.challenges import ask_person
 from perdure.runtime.checkpointing import pre_side_effect
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
@@ -39,6 +38,8 @@ class Begun:
 
 def find_or_mint(life: Life, store: SqlStore, request: CallRequest, operation: Operation) -> Begun:
     """Return the row of a call; a new one that nothing holds back is started in the same transaction."""
+    if life.lineage.ancestors:
+        citing.as_own(life, store, request)
     found = _find(life, store, request)
     if found is not None:
         life.context.hold(found.call_no)
@@ -54,7 +55,7 @@ def find_or_mint(life: Life, store: SqlStore, request: CallRequest, operation: O
 def _find(life: Life, store: SqlStore, request: CallRequest) -> CallRow | None:
     options = request.options
     if options.dedupe_key is not None:
-        row = store.calls.by_dedupe_key(options.dedupe_key)
+        row = citing.by_dedupe_key(life, store, options.dedupe_key)
         if row is not None:
             if row.effect_scope != request.scope or row.tool_name != request.key.tool_name:
                 raise DedupeConflict(
@@ -115,13 +116,16 @@ def find_done(life: Life, store: SqlStore, request: CallRequest) -> CallRow | No
 def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operation) -> Begun:
     status, refused = first_status(life, request)
     held: WaitReason | None = None
-    gate, against, problem = _OPEN
+    gate, against, problem = guarding.OPEN
+    simulated = None
     if status is CallStatus.PREPARED:
-        gate, against, problem = _gate(life, store, request, None)
+        gate, against, problem = guarding.gate_of(life, store, request, None)
         if gate is Gate.PASS and request.not_before is None:
             _check_deadline(life)
             held = limits.held(life, store, request)
-            status = CallStatus.RUNNING if held is None else status
+            if held is None:
+                simulated = _simulated(life, store, request, None)
+                status = CallStatus.RUNNING
     if status is CallStatus.RUNNING and request.decision.side_effect_class.effectful:
         pre_side_effect(life, store, request.frame.step)
     row = insert(life, store, request, status, refused, life.next_call_number)
@@ -131,6 +135,8 @@ def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operatio
     operation.row = row
     operation.minted = True
     operation.started = status is CallStatus.RUNNING
+    if simulated is not None:
+        operation.simulation = simulation.begin(life, store, row, simulated)
     _note_start(life, row)
     return Begun(row, status is CallStatus.RUNNING, gate, against, problem, held)
 
@@ -142,7 +148,7 @@ def first_status(life: Life, request: CallRequest) -> tuple[CallStatus, str | No
         return CallStatus.FAILED, refused
     if request.asked is not None:
         return CallStatus.AWAITING_APPROVAL, None
-    asks = conditions.approval_needed(request.decision, request.complete)
+    asks = conditions.approval_needed(request.decision, request.complete) and not life.simulates(request.decision)
     return CallStatus.AWAITING_APPROVAL if asks else CallStatus.PREPARED, None
 
 
@@ -153,12 +159,13 @@ def insert(
     decision, frame = request.decision, request.frame
     occurrence = store.calls.last_occurrence(life.run_id, request.key) + 1
     now = life.now()
+    simulated = life.simulates(decision)
     new = NewCall(
         tool_call_id=f"{life.run_id}.{number}",
         run_id=life.run_id,
         step_id=frame.step.step_id,
         key=request.key,
-        raw_tool_name=request.key.tool_name,
+        raw_tool_name=request.raw_name or request.key.tool_name,
         side_effect_class=decision.side_effect_class,
         replay_policy=decision.replay_policy,
         guarantee=decision.guarantee,
@@ -168,19 +175,20 @@ def insert(
         idempotency_key=idempotency_key(
             life.around.ledger_id, life.run_id, request.key, life.vault.hashed_scope(request.scope), occurrence
         ),
-        dedupe_key=request.options.dedupe_key,
+        dedupe_key=None if simulated else request.options.dedupe_key,
         status=status,
         fence=life.fence,
         branch=frame.branch,
         parent_call_id=frame.parent_call_id,
         call_index=request.handle[1] if request.handle is not None else None,
-        repeat_of=request.options.repeat_of if status is CallStatus.RUNNING else None,
+        repeat_of=citing.own_citation(life, request) if status is CallStatus.RUNNING else None,
         request=request.stored,
         key_expires_at=_key_expiry(request, now) if status is CallStatus.RUNNING else None,
         not_before=request.not_before,
         valid_until=approvals.valid_until(request, now),
         error_code=DENIED if refused else None,
         error_detail=refused,
+        simulated=int(simulated),
     )
     row = store.calls.insert(new, now)
     if status is CallStatus.AWAITING_APPROVAL:
@@ -196,27 +204,38 @@ def try_start(life: Life, store: SqlStore, request: CallRequest, operation: Oper
         row = recording.take_late_reply(life, store, row)
     if row.status is not CallStatus.PREPARED:
         return Begun(row)
-    gate, against, problem = _gate(life, store, request, row)
+    gate, against, problem = guarding.gate_of(life, store, request, row)
     if gate is not Gate.PASS:
         return Begun(row, False, gate, against, problem)
-    held_back = approvals.hold_back(life, store, request, row)
+    held_back = None if row.simulated else approvals.hold_back(life, store, request, row)
     if held_back is not None:
         return Begun(held_back)
     _check_deadline(life)
     held = limits.held(life, store, request)
     if held is not None:
         return Begun(row, held=held)
+    simulated = _simulated(life, store, request, row)
     now = life.now()
     if request.decision.side_effect_class.effectful:
         pre_side_effect(life, store, request.frame.step)
     store.calls.start(
-        row, life.fence, now, key_expires_at=_key_expiry(request, now), repeat_of=request.options.repeat_of
+        row, life.fence, now, key_expires_at=_key_expiry(request, now), repeat_of=citing.own_citation(life, request)
     )
     life.resent.discard(row.call_no)
     operation.row = store.calls.get(row.call_no)
     operation.started = True
+    if simulated is not None:
+        operation.simulation = simulation.begin(life, store, operation.row, simulated)
     _note_start(life, operation.row)
     return Begun(operation.row, started=True)
+
+
+def _simulated(life: Life, store: SqlStore, request: CallRequest, row: CallRow | None) -> simulation.Found | None:
+    """Return what stands in for the tool, where this run only simulates it."""
+    if not life.simulates(request.decision) and not (row is not None and row.simulated):
+        return None
+    occurrence = row.occurrence if row is not None else store.calls.last_occurrence(life.run_id, request.key) + 1
+    return simulation.find(life, store, request, occurrence)
 
 
 def _note_start(life: Life, row: CallRow) -> None:
@@ -244,95 +263,6 @@ def send_again(life: Life, store: SqlStore, operation: Operation, row: CallRow) 
     operation.started = True
     _note_start(life, operation.row)
     return Begun(operation.row, started=True)
-
-
-Checked = tuple[Gate, tuple[CallRow, ...], str]
-"""What the guard says of a start, the kin behind it, and what is wrong with a citation."""
-
-_OPEN: Checked = (Gate.PASS, (), "")
-
-
-def _gate(life: Life, store: SqlStore, request: CallRequest, row: CallRow | None) -> Checked:
-    if not request.decision.side_effect_class.effectful:
-        return _OPEN
-    doubtful = doubts(life, store, row)
-    if doubtful:
-        return Gate.WAIT, doubtful, ""
-    facts = _guard_facts(life, store, request, row)
-    gate, against = guard(facts)
-    problem = citation_error(facts) or "" if gate is Gate.WRONG_CITATION else ""
-    if problem and request.reader is None:
-        raise UsageError(problem, next_command=f"perdure calls ls {life.run_id}")
-    return gate, against, problem
-
-
-def _guard_facts(life: Life, store: SqlStore, request: CallRequest, row: CallRow | None) -> GuardFacts:
-    own = row.call_no if row is not None else -1
-    cited, repeat = request.options.repeat_of, _repeat(life, request)
-    model_driven = request.reader is not None
-    others: list[CallRow] = []
-    if cited is not None or repeat is not None or model_driven:
-        others = [item for item in store.calls.same_tool(life.run_id, request.key) if item.call_no != own]
-    context, reader = life.context, request.reader or life.context.main
-    meant = _meant(request, row)
-    near = [item for item in others if any(kin(item, key, scope, unmet=False) for key, scope in meant)]
-    told = [item for item in others if item.call_no in reader.listed]
-    return GuardFacts(
-        unmet_kin=tuple(item for item in _unmet_kin(life, store, request, row) if item.call_no not in reader.listed),
-        seen_kin=tuple(row for row in near if context.seen_by_any(row.call_no) or row in told),
-        held_kin=tuple(row for row in near if context.holds(row.call_no) and not context.seen_by_any(row.call_no)),
-        known_here=frozenset(row.tool_call_id for row in (*near, *told) if reader.knows(row.call_no)),
-        told=tuple(row.tool_call_id for row in told),
-        passed=passed_for(store, row),
-        repeat=repeat,
-        cited=cited,
-        cited_before=any(item.repeat_of == cited for item in others) if cited is not None else False,
-        model_driven=model_driven,
-    )
-
-
-def doubts(life: Life, store: SqlStore, row: CallRow | None) -> tuple[CallRow, ...]:
-    """Return what must be settled before a new effect of the run: rows in doubt, and running ones without a caller."""
-    if not life.unsettled:
-        # Nothing was in doubt when the agent was entered (R3), and nothing has been started since that is not settled.
-        return ()
-    return tuple(
-        item
-        for item in store.calls.open(life.run_id)
-        if item.effectful
-        and (row is None or item.call_no != row.call_no)
-        and (
-            item.status is CallStatus.IN_DOUBT
-            or (
-                item.status is CallStatus.RUNNING
-                and item.call_no not in life.posted_receipts
-                and life.operations.serving(item.call_no) is None
-            )
-        )
-    )
-
-
-def _repeat(life: Life, request: CallRequest) -> Repeat | None:
-    if life.no_duplicates() is False:
-        return Repeat.ALLOW
-    return request.decision.repeat
-
-
-def _unmet_kin(life: Life, store: SqlStore, request: CallRequest, row: CallRow | None) -> Iterator[CallRow]:
-    own = row.call_no if row is not None else -1
-    for call_no in life.context.unmet_of_tool(request.key):
-        if call_no != own:
-            other = store.calls.get(call_no)
-            if not other.void and any(kin(other, key, scope, unmet=True) for key, scope in _meant(request, row)):
-                yield other
-
-
-def _meant(request: CallRequest, row: CallRow | None) -> tuple[tuple[CallKey, str | None], ...]:
-    """Return what a call is, and, where a person has edited its request, what it will do as well."""
-    asked = (request.key, request.scope)
-    if row is None or row.edited_args_hash is None:
-        return (asked,)
-    return asked, (request.key._replace(args_hash=row.edited_args_hash), row.edited_scope)
 
 
 def refusal(life: Life, request: CallRequest) -> str | None:

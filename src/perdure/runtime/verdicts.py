@@ -153,6 +153,12 @@ def _challenge(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> Non
     same_as = verdict.same_as or kin[-1]
     if same_as not in kin:
         raise VerdictRefused(f"{same_as} is not one of the effects in question: {', '.join(kin)}")
+    other = store.calls.by_id(same_as)
+    if other is not None and not other.status.settled:  # it stands in a run that this one was forked from
+        raise VerdictRefused(
+            f"{same_as} is {other.status} itself, so that there is nothing its caller could get",
+            next_command=f"perdure calls explain {same_as}   # settle it there first",
+        )
     store.calls.move(row, CallEvent.SAME_AS, fence, now, same_as=same_as)
     _write(store, row, verdict, now, json.dumps({"same_as": same_as}))
 

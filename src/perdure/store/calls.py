@@ -43,6 +43,7 @@ class NewCall:
     not_before: str | None = None
     error_code: str | None = None
     error_detail: str | None = None
+    simulated: int = 0
 
 
 class CallRows:
@@ -59,17 +60,17 @@ class CallRows:
         row = self._do.one("get_call", call_no=call_no)
         if row is None:
             raise StoreError(f"the ledger has no call number {call_no}")
-        return _call(row)
+        return call_of_row(row)
 
     def by_id(self, tool_call_id: str) -> CallRow | None:
         """Return one row by its public id."""
         row = self._do.one("get_call_by_id", tool_call_id=tool_call_id)
-        return _call(row) if row else None
+        return call_of_row(row) if row else None
 
     def by_dedupe_key(self, dedupe_key: str) -> CallRow | None:
         """Return the row, not void, that owns a dedupe key in this ledger (F1)."""
         row = self._do.one("get_call_by_dedupe", dedupe_key=dedupe_key)
-        return _call(row) if row else None
+        return call_of_row(row) if row else None
 
     def index(self, run_id: str) -> Iterator[UnmetRow]:
         """Yield what the index of unmet rows keeps, oldest first."""
@@ -77,12 +78,12 @@ class CallRows:
 
     def open(self, run_id: str) -> list[CallRow]:
         """Return the rows of a run that are not settled, oldest first."""
-        return [_call(row) for row in self._do.rows("open_calls", run_id=run_id)]
+        return [call_of_row(row) for row in self._do.rows("open_calls", run_id=run_id)]
 
     def same_tool(self, run_id: str, key: CallKey) -> list[CallRow]:
         """Return all rows of one tool in a run, oldest first."""
         rows = self._do.rows("kin_calls", run_id=run_id, tool_name=key.tool_name, namespace=key.namespace)
-        return [_call(row) for row in rows]
+        return [call_of_row(row) for row in rows]
 
     def refless_kin(self, row: CallRow, limit: int) -> list[CallRow]:
         """Return succeeded rows that a provider's reference could belong to as well, newest first (R6)."""
@@ -98,7 +99,7 @@ class CallRows:
             run_id=row.run_id,
             limit=limit,
         )
-        return [_call(item) for item in rows]
+        return [call_of_row(item) for item in rows]
 
     def count(self, run_id: str) -> int:
         """Return how many rows a run has, memos included."""
@@ -196,6 +197,7 @@ class CallRows:
             not_before=new.not_before,
             error_code=new.error_code,
             error_detail=new.error_detail,
+            simulated=new.simulated,
         )
         return _minted(self._do.last_row(), new, now)
 
@@ -375,6 +377,7 @@ def _minted(call_no: int, new: NewCall, now: str) -> CallRow:
         error_detail=new.error_detail,
         prepared_at=now,
         valid_until=new.valid_until,
+        simulated=new.simulated,
     )
 
 
@@ -383,7 +386,8 @@ _POLICIES = {item.value: item for item in ReplayPolicy}
 _STATUSES = {item.value: item for item in CallStatus}
 
 
-def _call(row: Row) -> CallRow:
+def call_of_row(row: Row) -> CallRow:
+    """Return the call of a row of the columns ``call``."""
     return CallRow(
         row[0],
         row[1],

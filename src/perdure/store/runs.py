@@ -72,7 +72,8 @@ class RunRows:
 
     def insert(self, **fields: Any) -> None:
         """Insert a queued run; ``policies`` is a JSON list, empty when left out."""
-        self._do.write("insert_run", **{"policies": "[]", **fields})
+        left_out = {"policies": "[]", "run_mode": "function", "last_job_prompt": None}
+        self._do.write("insert_run", **{**left_out, **fields})
 
     def get(self, run_id: str) -> RunRow | None:
         """Return one run."""
@@ -270,6 +271,7 @@ class StepRows:
         snapshot: str,
         cursor: str,
         now: str,
+        provider_session_id: str | None = None,
     ) -> None:
         """Insert a checkpoint."""
         self._do.write_one(
@@ -282,6 +284,7 @@ class StepRows:
             snapshot=snapshot,
             cursor=cursor,
             now=now,
+            provider_session_id=provider_session_id,
         )
 
     def count_checkpoints(self, run_id: str) -> int:

@@ -10,6 +10,7 @@ from perdure.store.calls import CallRows
 from perdure.store.consents import ConsentRows
 from perdure.store.endings import EndRows
 from perdure.store.listing import ListedRows
+from perdure.store.origins import OriginRows
 from perdure.store.questions import QuestionRows
 from perdure.store.runs import RunRows, StepRows
 from perdure.store.seals import SealRows
@@ -40,6 +41,7 @@ class SqlStore:
         self.turns = TurnRows(self._statements)
         self.questions = QuestionRows(self._statements)
         self.consents = ConsentRows(self._statements)
+        self.origins = OriginRows(self._statements)
         self.seals = SealRows(self._statements)
         self.listed = ListedRows(self._statements)
         self.budgets = BudgetRows(self._statements)

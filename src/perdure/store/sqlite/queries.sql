@@ -15,7 +15,8 @@ attempt, fence, owner, started_at, ended_at, how, replayed, settled, challenged,
 call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, side_effect_class, replay_policy, status,
 attempt, occurrence, normalized_args_hash, effect_scope, idempotency_key, fence, branch, parent_call_id, dedupe_key,
 same_as, repeat_of, not_before, key_expires_at, started_at, finished_at, error_code, error_detail,
-external_correlation_id, handle, prepared_at, valid_until, edited_args_hash, edited_scope
+external_correlation_id, handle, prepared_at, valid_until, edited_args_hash, edited_scope,
+simulated, inherited_from
 
 -- columns: settled
 tool_call_id, run_id, tool_namespace, tool_name, side_effect_class, normalized_args_hash, idempotency_key, status,
@@ -33,13 +34,14 @@ expires_at, superseded_by
 -- columns: public
 call_no, tool_call_id, run_id, step_id, tool_namespace, tool_name, raw_tool_name, side_effect_class, replay_policy,
 guarantee, status, attempt, occurrence, idempotency_key, effect_scope, external_correlation_id, prepared_at, started_at,
-finished_at, error_code, error_detail, request_ref, response_ref, policy_rule, same_as, parent_call_id, handle, fence
+finished_at, error_code, error_detail, request_ref, response_ref, policy_rule, same_as, parent_call_id, handle, fence,
+simulated, inherited_from
 
 -- name: insert_run
 INSERT INTO runs (run_id, name, created_at, updated_at, status, entrypoint, run_spec_json, run_spec_hash, job_path,
-  policies_json, workspace, deadline_at)
+  policies_json, workspace, deadline_at, run_mode, last_job_prompt)
 VALUES (:run_id, :name, :now, :now, 'queued', :entrypoint, :spec, :spec_hash, :job_path, :policies, :workspace,
-  :deadline_at)
+  :deadline_at, :run_mode, :last_job_prompt)
 
 -- name: get_run
 SELECT {run}
@@ -185,8 +187,9 @@ UPDATE run_steps SET status = :status, error_code = :error_code, error_detail = 
 WHERE step_id = :step_id AND (SELECT lease_fence FROM runs WHERE run_id = run_steps.run_id) = :fence
 
 -- name: insert_checkpoint
-INSERT INTO checkpoints (checkpoint_id, run_id, step_id, created_at, checkpoint_type, state_snapshot_json, cursor_json)
-SELECT :checkpoint_id, :run_id, :step_id, :now, :type, :snapshot, :cursor
+INSERT INTO checkpoints (checkpoint_id, run_id, step_id, created_at, checkpoint_type, state_snapshot_json, cursor_json,
+  provider_session_id)
+SELECT :checkpoint_id, :run_id, :step_id, :now, :type, :snapshot, :cursor, :provider_session_id
 WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: count_checkpoints
@@ -203,11 +206,12 @@ WHERE run_id = :run_id AND normalized_args_hash = :args_hash AND tool_name = :to
 INSERT INTO tool_calls (tool_call_id, run_id, step_id, created_at, updated_at, tool_name, raw_tool_name, tool_namespace,
   side_effect_class, replay_policy, guarantee, policy_rule, normalized_args_hash, effect_scope, occurrence,
   idempotency_key, dedupe_key, status, attempt, fence, branch, parent_call_id, call_index, repeat_of, request_ref,
-  prepared_at, started_at, finished_at, key_expires_at, valid_until, not_before, error_code, error_detail)
+  prepared_at, started_at, finished_at, key_expires_at, valid_until, not_before, error_code, error_detail,
+  simulated)
 SELECT :tool_call_id, :run_id, :step_id, :now, :now, :tool_name, :raw_tool_name, :namespace, :side_effect_class,
   :replay_policy, :guarantee, :policy_rule, :args_hash, :effect_scope, :occurrence, :idempotency_key, :dedupe_key,
   :status, :attempt, :fence, :branch, :parent_call_id, :call_index, :repeat_of, :request, :now, :started_at,
-  :finished_at, :key_expires_at, :valid_until, :not_before, :error_code, :error_detail
+  :finished_at, :key_expires_at, :valid_until, :not_before, :error_code, :error_detail, :simulated
 WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id
   AND (cancel_requested_at IS NULL OR :status <> 'running')) = :fence
 
@@ -253,10 +257,11 @@ FROM tool_calls WHERE run_id = :run_id AND tool_name = :tool_name AND tool_names
 SELECT {call}
 FROM tool_calls
 WHERE tool_name = :tool_name AND tool_namespace = :namespace AND status = 'succeeded'
-  AND external_correlation_id IS NULL AND call_no <> :call_no
+  AND external_correlation_id IS NULL AND call_no <> :call_no AND simulated = 0 AND inherited_from IS NULL
   AND (normalized_args_hash IN (:args_hash, :edited_hash) OR edited_args_hash IN (:args_hash, :edited_hash)
     OR effect_scope IN (:effect_scope, :edited_scope) OR edited_scope IN (:effect_scope, :edited_scope)
-    OR (:effect_scope IS NULL AND effect_scope IS NULL AND run_id = :run_id))
+    OR (:effect_scope IS NULL AND effect_scope IS NULL AND (run_id = :run_id
+      OR tool_call_id IN (SELECT inherited_from FROM tool_calls WHERE run_id = :run_id AND inherited_from IS NOT NULL))))
 ORDER BY call_no DESC LIMIT :limit
 
 -- name: stored_response
@@ -489,8 +494,9 @@ INSERT OR IGNORE INTO unsealed (run_id, tool_call_id) VALUES (:run_id, :tool_cal
 INSERT OR IGNORE INTO run_budgets (run_id, charged_to, tool_calls, steps)
 SELECT :run_id, :charged_to,
   (SELECT count(*) FROM tool_calls WHERE run_id = :run_id AND tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')
-    AND (status IN ('running','in_doubt','succeeded','abandoned') OR (status = 'failed' AND attempt > 0))),
-  (SELECT count(*) FROM run_steps WHERE run_id = :run_id AND step_index > 0)
+    AND inherited_from IS NULL AND (status IN ('running','in_doubt','succeeded','abandoned') OR (status = 'failed' AND attempt > 0))),
+  (SELECT count(*) FROM run_steps WHERE run_id = :run_id AND step_index > 0
+    AND (SELECT parent_run_id FROM runs WHERE run_id = :run_id) IS NULL)
 
 -- name: get_budget
 SELECT b.tool_calls, b.steps, b.tokens, b.usd_micros, b.same_errors, b.last_error, b.last_error_tool,
@@ -627,3 +633,126 @@ PRAGMA foreign_key_check
 
 -- name: audit_schema
 SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' AND name <> 'schema_migrations'
+
+-- columns: origin
+run_mode, parent_run_id, forked_from, fork_effects, last_job_prompt, provider_session_id, provider_session_forked_from
+
+-- name: get_origin
+SELECT {origin}
+FROM runs WHERE run_id = :run_id
+
+-- name: set_origin
+UPDATE runs SET run_mode = :run_mode, parent_run_id = :parent_run_id, forked_from = :forked_from,
+  fork_effects = :fork_effects, last_job_prompt = :last_job_prompt,
+  provider_session_forked_from = :provider_session_forked_from
+WHERE run_id = :run_id AND status = 'queued' AND attempt = 0
+
+-- name: set_provider_session
+UPDATE runs SET provider_session_id = :provider_session_id, updated_at = max(updated_at, :now)
+WHERE run_id = :run_id AND lease_fence = :fence
+
+-- name: set_last_job_prompt
+UPDATE runs SET last_job_prompt = :last_job_prompt, updated_at = max(updated_at, :now)
+WHERE run_id = :run_id AND lease_fence = :fence
+
+-- name: get_fingerprint
+SELECT fingerprint_json FROM runs WHERE run_id = :run_id
+
+-- name: set_fingerprint
+UPDATE runs SET fingerprint_json = :fingerprint WHERE run_id = :run_id AND lease_fence = :fence
+
+-- name: set_changes
+UPDATE run_attempts SET changes_json = :changes WHERE run_id = :run_id AND fence = :fence
+
+-- name: list_changes
+SELECT attempt, changes_json FROM run_attempts WHERE run_id = :run_id AND changes_json IS NOT NULL ORDER BY attempt
+
+-- columns: checkpoint
+checkpoint_id, run_id, step_id, created_at, checkpoint_type, state_snapshot_json, cursor_json, provider_session_id
+
+-- name: get_checkpoint
+SELECT {checkpoint}
+FROM checkpoints WHERE checkpoint_id = :checkpoint_id
+
+-- name: list_checkpoints
+SELECT {checkpoint}
+FROM checkpoints WHERE run_id = :run_id ORDER BY checkpoint_no
+
+-- name: last_checkpoint
+SELECT {checkpoint}
+FROM checkpoints WHERE run_id = :run_id ORDER BY checkpoint_no DESC LIMIT 1
+
+-- name: list_forks
+SELECT run_id FROM runs WHERE parent_run_id = :run_id ORDER BY run_no
+
+-- name: calls_of_run
+SELECT {call}
+FROM tool_calls WHERE run_id = :run_id ORDER BY call_no
+
+-- name: inherit_step
+INSERT INTO run_steps (step_id, run_id, step_index, created_at, updated_at, status, phase, name, occurrence)
+SELECT :step_id, :run_id, step_index, :now, :now, :status, phase, name, occurrence
+FROM run_steps WHERE step_id = :source
+
+-- name: inherit_call
+INSERT INTO tool_calls (tool_call_id, run_id, step_id, created_at, updated_at, tool_name, raw_tool_name, tool_namespace,
+  side_effect_class, replay_policy, guarantee, policy_rule, normalized_args_hash, effect_scope, occurrence,
+  idempotency_key, status, attempt, fence, branch, parent_call_id, call_index, repeat_of, same_as, request_ref,
+  response_ref, prepared_at, started_at, finished_at, valid_until, error_code, error_detail, edited_args_hash,
+  edited_scope, simulated, inherited_from)
+SELECT :tool_call_id, :run_id, :step_id, :now, :now, tool_name, raw_tool_name, tool_namespace, side_effect_class,
+  replay_policy, guarantee, policy_rule, normalized_args_hash, effect_scope, occurrence, :idempotency_key, status,
+  attempt, 0, branch, :parent_call_id, call_index, :repeat_of, :same_as, request_ref,
+  coalesce(:response, response_ref), prepared_at, started_at, finished_at, valid_until, error_code, error_detail,
+  edited_args_hash, edited_scope,
+  simulated, coalesce(inherited_from, tool_call_id)
+FROM tool_calls WHERE call_no = :source
+
+-- name: handles_of_run
+SELECT t.parent_call_id, t.call_index, t.tool_call_id, t.adopted
+FROM turn_calls t JOIN tool_calls c ON c.tool_call_id = t.parent_call_id WHERE c.run_id = :run_id
+
+-- name: inherit_handle
+INSERT INTO turn_calls (parent_call_id, call_index, tool_call_id, adopted)
+VALUES (:parent_call_id, :call_index, :tool_call_id, :adopted)
+
+-- name: own_of_inherited
+SELECT {call}
+FROM tool_calls WHERE run_id = :run_id AND inherited_from = :origin
+
+-- name: count_inherited
+SELECT count(*) FROM tool_calls WHERE run_id = :run_id AND inherited_from IS NOT NULL
+  AND tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')
+
+-- name: count_simulated
+SELECT count(*) FROM tool_calls WHERE run_id = :run_id AND simulated = 1 AND inherited_from IS NULL
+  AND tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')
+
+-- name: ancestors
+WITH RECURSIVE line(run_id, depth) AS (
+  SELECT parent_run_id, 1 FROM runs WHERE run_id = :run_id AND parent_run_id IS NOT NULL
+  UNION SELECT r.parent_run_id, line.depth + 1 FROM line JOIN runs r ON r.run_id = line.run_id
+  WHERE r.parent_run_id IS NOT NULL
+)
+SELECT run_id FROM line ORDER BY depth
+
+-- name: effects_elsewhere
+SELECT {call}
+FROM tool_calls WHERE run_id = :ancestor AND tool_name = :tool_name AND tool_namespace = :namespace
+  AND side_effect_class IN ('external','memory') AND simulated = 0 AND inherited_from IS NULL AND call_no > :after
+  AND tool_call_id NOT IN
+    (SELECT inherited_from FROM tool_calls WHERE run_id = :run_id AND inherited_from IS NOT NULL)
+ORDER BY call_no
+
+-- name: later_effects
+SELECT {call}
+FROM tool_calls WHERE run_id = :ancestor AND side_effect_class IN ('external','memory') AND simulated = 0
+  AND inherited_from IS NULL AND status IN ('running','in_doubt','succeeded','abandoned')
+  AND tool_call_id NOT IN
+    (SELECT inherited_from FROM tool_calls WHERE run_id = :run_id AND inherited_from IS NOT NULL)
+ORDER BY call_no
+
+-- name: equal_elsewhere
+SELECT {call}
+FROM tool_calls WHERE run_id = :ancestor AND normalized_args_hash = :args_hash AND tool_name = :tool_name
+  AND tool_namespace = :namespace AND inherited_from IS NULL ORDER BY call_no

@@ -1,0 +1,56 @@
+"""``perdure fork``: a new run from an old one, and its first life in this process."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from perdure.cli.opening import engine_of
+from perdure.cli.output import Output, note
+from perdure.cli.run_cmd import live_life, telling
+
+if TYPE_CHECKING:
+    from perdure.engine import Engine
+
+SHOWN = 5
+
+
+def fork(options: argparse.Namespace, output: Output) -> int:
+    """Run ``perdure fork``."""
+    from perdure.config.inputs import parse_inputs
+
+    inputs = parse_inputs(options.input)
+    with engine_of(options) as engine:
+        run_id: str = options.run_id if options.run_id is not None else engine.new_run_id()
+        _tell(engine, options)
+        with telling(engine, run_id, options.wait):
+            return live_life(
+                output,
+                engine,
+                run_id,
+                lambda: engine.fork(
+                    options.run,
+                    at=options.at,
+                    effects=options.effects,
+                    inputs=inputs,
+                    new_run_id=run_id,
+                    wait=options.wait,
+                ),
+            )
+
+
+def _tell(engine: Engine, options: argparse.Namespace) -> None:
+    """Say what the fork begins with and, before anything is really sent, what may be done twice."""
+    drawn = engine.fork_plan(options.run, at=options.at, effects=options.effects)
+    where = drawn.checkpoint.checkpoint_id if drawn.checkpoint is not None else "its beginning"
+    note(f"fork of {drawn.parent.run_id} at {where}: {len(drawn.receipts)} receipt(s) inherited")
+    if options.effects != "live":
+        return
+    note("warning: this fork really sends; its calls have keys of their own, which no provider knows")
+    if not drawn.later:
+        return
+    note(f"warning: {len(drawn.later)} effect(s) lie beyond this point, and may be done twice:")
+    note(*(f"  {row.tool_call_id} {row.tool_name}: {row.status}" for row in drawn.later[:SHOWN]))
+    if len(drawn.later) > SHOWN:
+        note(f"  and {len(drawn.later) - SHOWN} more: perdure calls ls {drawn.parent.run_id}")
+    note("  a call of the same tool and scope is asked about first; one with another scope is sent")
