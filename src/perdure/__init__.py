@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         NoActiveRun,
         NotFound,
         PerdureError,
+        PhaseVetoed,
         PolicyError,
         RunCancelled,
         RunSuspended,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     )
     from perdure.model.run import Outcome
     from perdure.model.secret import Secret
+    from perdure.ports.critic import Annotate, PhaseView, Veto, on_phase_end
     from perdure.ports.tool import CallContext, Probe, ToolFailed, current_call, tool, wrap
     from perdure.quick import arun, open, run
     from perdure.quick.scope import run_scope
@@ -61,6 +63,7 @@ _HOME = {
         "NoActiveRun",
         "NotFound",
         "PerdureError",
+        "PhaseVetoed",
         "PolicyError",
         "RunCancelled",
         "RunSuspended",
@@ -76,6 +79,7 @@ _HOME = {
     ),
     "perdure.model.run": ("Outcome",),
     "perdure.model.secret": ("Secret",),
+    "perdure.ports.critic": ("Annotate", "PhaseView", "Veto", "on_phase_end"),
     "perdure.ports.tool": ("CallContext", "Probe", "ToolFailed", "current_call", "tool", "wrap"),
     "perdure.quick": ("arun", "open", "run"),
     "perdure.quick.scope": ("run_scope",),
@@ -110,6 +114,10 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for
     "Probe",
     "Secret",
     "ToolFailed",
+    "on_phase_end",
+    "PhaseView",
+    "Annotate",
+    "Veto",
     "PerdureError",
     "CallError",
     "CallFailed",
@@ -129,6 +137,7 @@ __all__ = [  # noqa: RUF022 - grouped by what they are for
     "NotFound",
     "LeaseHeld",
     "RunCancelled",
+    "PhaseVetoed",
     "VerdictRefused",
     "UsageError",
     "RunSuspended",

@@ -133,8 +133,10 @@ def _details(output: Output, details: Mapping[str, Any]) -> Iterable[str]:
         for life in details["lives"]
     ]
     yield "\n" + output.table(("LIFE", "PID", "STARTED", "ENDED", "HOW"), lives)
-    steps = [(step["step_id"], step["name"], step["phase"], step["status"]) for step in details["steps"]]
-    yield "\n" + output.table(("STEP", "NAME", "PHASE", "STATUS"), steps)
+    steps = [
+        (*(step[name] for name in ("step_id", "name", "phase", "status")), _said(step)) for step in details["steps"]
+    ]
+    yield "\n" + output.table(("STEP", "NAME", "PHASE", "STATUS", "SAID"), steps)
     marks = [
         (mark["checkpoint_id"], mark["kind"], mark["step_id"], output.when(mark["created_at"]))
         for mark in details["checkpoints"][-LAST_CHECKPOINTS:]
@@ -149,9 +151,16 @@ def _details(output: Output, details: Mapping[str, Any]) -> Iterable[str]:
     )
     if any(value for _, value in said):
         yield "\n" + fields(said)
+    reviews = [(item["phase"], item["verdict"], item["text"]) for item in details["reviews"]]
+    if reviews:
+        yield "\n" + output.table(("PHASE", "CRITIC", "SAID"), reviews)
     files = [(file["path"], file["size_bytes"], file["sha256"]) for file in details["artifacts"]]
     if files:
         yield "\n" + output.table(("FILE", "BYTES", "SHA256"), files)
+
+
+def _said(step: Mapping[str, Any]) -> str | None:
+    return ": ".join(text for text in (step["error_code"], step["error"]) if text) or None
 
 
 def _waits(items: Iterable[Waiting]) -> str:

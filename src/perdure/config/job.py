@@ -21,6 +21,7 @@ class JobFile:
         tools: importable modules whose tools are registered.
         policies: overlay files, already relative to the working directory.
         deadline: ISO-8601 UTC with microseconds, or None.
+        critic: the function that is asked where a phase ends, as ``agent_target`` is written.
         secrets: where each declared secret comes from.
         path: the job file, or the Python file of a bare target.
     """
@@ -41,6 +42,7 @@ class JobFile:
     escalation: Mapping[str, Any] = field(default_factory=dict[str, Any])
     artifacts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
+    critic: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -66,6 +68,7 @@ class JobFile:
             escalation=self.escalation,
             artifacts=self.artifacts,
             secrets=self.secrets,
+            critic=self.critic,
         )
 
     def with_inputs(self, given: Mapping[str, Any]) -> JobFile:

@@ -165,6 +165,7 @@ class JobModel(Edge):
     escalation: Any = None
     artifacts: Any = None
     secrets: dict[SecretName, SecretSource] = {}  # noqa: RUF012
+    critic: Annotated[NonEmpty, AfterValidator(_agent_target)] | None = None
 
 
 _SECTIONS: Mapping[str, type[BaseModel]] = {
@@ -205,6 +206,7 @@ def read_job(path: Path) -> JobFile:
         inputs=model.inputs,
         deadline=model.deadline,
         secrets=model.secrets,
+        critic=model.critic,
         stop_conditions=stops,
         **sections,
     )

@@ -8,7 +8,7 @@ PerdureError
 │   ├── CallAbandoned     a person decided to go on without knowing the outcome
 │   └── DedupeConflict    one dedupe_key, two different effect scopes
 ├── NoActiveRun  SpecMismatch  SpecError  DeadlineExceeded  SimulationMissing  PolicyError  ToolConflict
-├── UnstorableValue  NotFound  LeaseHeld  LeaseLost  RunCancelled  VerdictRefused  UsageError
+├── UnstorableValue  NotFound  LeaseHeld  LeaseLost  RunCancelled  PhaseVetoed  VerdictRefused  UsageError
 └── StoreError
     └── StorageFault  ConstraintViolated  SchemaError
 
@@ -219,6 +219,14 @@ class RunCancelled(PerdureError):
     exit_code = 11
     default_safe = "What was done stays recorded; what is in doubt stays in the inbox and can still be settled."
     default_next = "perdure run JOB   # a new run"
+
+
+class PhaseVetoed(PerdureError):
+    """The critic held the run back after a phase, and a person has said that it is not to go on."""
+
+    code = "PERDURE-153"
+    default_safe = "Nothing was started after that phase."
+    default_next = "perdure runs show @last"
 
 
 class VerdictRefused(PerdureError):

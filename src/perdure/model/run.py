@@ -58,7 +58,7 @@ class RunSpec:
         name: what the run is called in lists.
         agent: ``module:function`` or ``file.py:function``.
         inputs: what ``run.inputs`` returns.
-        objective, constraints, budgets, deadline, stop_conditions, escalation, artifacts: as in a job file.
+        objective, constraints, budgets, deadline, stop_conditions, escalation, artifacts, critic: as in a job file.
     """
 
     name: str
@@ -72,10 +72,13 @@ class RunSpec:
     escalation: Mapping[str, Any] = field(default_factory=dict[str, Any])
     artifacts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
+    critic: str | None = None
 
     def as_document(self) -> dict[str, Any]:
         """Return the specification as the JSON document that is stored and hashed; of secrets it has the sources."""
-        named = {"secrets": dict(self.secrets)} if self.secrets else {}
+        named: dict[str, Any] = {"secrets": dict(self.secrets)} if self.secrets else {}
+        if self.critic is not None:
+            named["critic"] = self.critic
         return {
             "name": self.name,
             "agent": self.agent,

@@ -20,6 +20,7 @@ from perdure.runtime.ending import Ending
 from perdure.runtime.faces import AsyncRun
 from perdure.runtime.frame import Branch, Frame, current_branch
 from perdure.runtime.life import Life
+from perdure.runtime.phases import review_async
 from perdure.runtime.runner import Job, Runner
 from perdure.runtime.stopping import Stopping, listening
 from perdure.store.sql_store import SqlStore
@@ -286,7 +287,9 @@ async def _enter(runner: Runner, life: Life, door: Door, main: Callable[..., Any
 
 
 async def _as_coroutine(main: Callable[..., Any], run: AsyncRun) -> Any:
-    return await main(run)
+    result = await main(run)
+    await review_async(run.door, run.phases.leave())
+    return result
 
 
 def _ending(task: asyncio.Task[Any]) -> Ending:

@@ -12,7 +12,7 @@ import json
 from perdure.core.codec import encode
 from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.errors import NotFound
-from perdure.model.run import RunRow, RunStatus
+from perdure.model.run import RunRow, RunStatus, StepStatus
 from perdure.model.toolcall import CallRow, CallStatus, Evidence
 from perdure.ports.clock import after, parse_time
 from perdure.runtime import recording
@@ -95,7 +95,7 @@ def _said(actor: str, reason: str) -> str:
 
 def _close(store: SqlStore, run_id: str, fence: int, now: str, said: str) -> None:
     store.questions.close_of_run(run_id, answer=said, actor="perdure", now=now)
-    store.steps.close(run_id, fence, now=now, error_code=CANCELLED, error_detail=said)
+    store.steps.close(run_id, fence, now=now, left_open=StepStatus.FAILED, error_code=CANCELLED, error_detail=said)
 
 
 def _end_call(around: Surroundings, store: SqlStore, row: CallRow, fence: int, now: str) -> None:

@@ -10,12 +10,14 @@ from perdure.store.sql_store import SqlStore
 
 STEP_BOUNDARY = "step_boundary"
 PRE_SIDE_EFFECT = "pre_side_effect"
+PHASE_BOUNDARY = "phase_boundary"
 INTERRUPT = "interrupt"
 
 
 def write_checkpoint(life: Life, store: SqlStore, step: StepScope, kind: str) -> str:
     """Write a checkpoint of the run at ``step`` in the transaction that is open, and return its id."""
     now = life.now()
+    files = store.endings.newest_artifacts(life.run_id)
     checkpoint_id = f"{life.run_id}.c{life.next_checkpoint_number}"
     snapshot = {
         "phase": step.phase,
@@ -23,8 +25,15 @@ def write_checkpoint(life: Life, store: SqlStore, step: StepScope, kind: str) ->
         "step_name": step.name,
         "open_steps": [scope.step_id for scope in life.open_steps],
         "attempt": life.run.attempt + 1,
+        "remaining_phases": list(dict.fromkeys(life.ready.values())),
+        "artifact_refs": [f"{file['path']}@{file['sha256']}" for file in files],
+        "last_call_id": life.last_tool_call_id,
     }
-    cursor = {"last_tool_call_id": life.last_tool_call_id, "next_call_number": life.next_call_number}
+    cursor = {
+        "last_tool_call_id": life.last_tool_call_id,
+        "last_artifact": files[0]["path"] if files else None,
+        "next_call_number": life.next_call_number,
+    }
     store.steps.checkpoint(
         life.run_id,
         life.fence,

@@ -166,7 +166,16 @@ def _succeed(life: Life, store: SqlStore, ending: Ending) -> None:
     if not exact:
         life.warn_once("the result of main has no JSON form; its repr is stored")
     store.steps.move(life.root.step_id, life.fence, StepStatus.SUCCEEDED, now=life.now())
+    _skip_the_rest(life, store)
     _finish(life, store, RunEvent.RETURN, result=text, how="succeeded")
+
+
+def _skip_the_rest(life: Life, store: SqlStore) -> None:
+    """Steps that this life, the last one, has not entered, were skipped."""
+    said = "the run ended without it"
+    store.steps.close(
+        life.run_id, life.fence, now=life.now(), left_open=StepStatus.SKIPPED, error_code=None, error_detail=said
+    )
 
 
 def _fail(life: Life, store: SqlStore, problem: BaseException) -> None:
@@ -175,6 +184,7 @@ def _fail(life: Life, store: SqlStore, problem: BaseException) -> None:
     store.steps.move(
         life.root.step_id, life.fence, StepStatus.FAILED, now=life.now(), error_code=code, error_detail=detail
     )
+    _skip_the_rest(life, store)
     call = call_behind(problem)
     _finish(life, store, RunEvent.RAISE, error_code=code, error_detail=detail, ended_by=call, how="failed")
 

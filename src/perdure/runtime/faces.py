@@ -15,8 +15,9 @@ from perdure.runtime import pauses
 from perdure.runtime.checkpointing import STEP_BOUNDARY, write_checkpoint
 from perdure.runtime.door import Door, parse_options
 from perdure.runtime.frame import current_step
+from perdure.runtime.phases import Phases
 from perdure.runtime.request import CallRequest
-from perdure.runtime.steps import Step
+from perdure.runtime.steps import Step, outline, skip_step
 from perdure.runtime.turns import Asker, AsyncTurn, ReadCalls, Turn, turn_request
 
 
@@ -24,6 +25,8 @@ class _Face:
     def __init__(self, door: Door) -> None:
         self._door = door
         self._life = door.life
+        self.phases = Phases()
+        """Where the run stands among its phases; the engine's own."""
 
     @property
     def door(self) -> Door:
@@ -61,7 +64,25 @@ class _Face:
             raise UsageError("run.step needs a name")
         for text in (name, phase or name):
             self._life.vault.refuse_in_name("step", text)
-        return Step(self._life, name, phase or name)
+        return Step(self._door, self.phases, name, phase or name)
+
+    def outline(self, *steps: str | tuple[str, str]) -> None:
+        """Announce the steps that are to come, in their order: they are listed as ready, and a checkpoint knows them.
+
+        Args:
+            steps: names, or (name, phase); one that is announced twice is to be entered twice.
+        """
+        outline(self._life, [(item, item) if isinstance(item, str) else item for item in steps])
+
+    def skip_step(self, name: str, *, phase: str | None = None, reason: str = "") -> None:
+        """Say that a step is left out on purpose; it is listed as skipped, with the reason.
+
+        Args:
+            name: the step's name, counted as ``step`` counts it.
+            phase: as for ``step``.
+            reason: why.
+        """
+        skip_step(self._life, name, phase or name, reason)
 
     def secret(self, name: str) -> Secret:
         """Return a secret to be handed to a tool: only the tool gets its value, and only its name is stored.

@@ -16,7 +16,7 @@ class StepScope:
     """The step that calls made now belong to.
 
     ``physical`` turns true when this life does work in it that no receipt answers; ``guarded`` when its pre-effect
-    checkpoint was written in this life.
+    checkpoint was written in this life; ``fresh`` says that no earlier life has brought it to its end.
     """
 
     step_id: str
@@ -25,6 +25,7 @@ class StepScope:
     step_index: int
     physical: bool = False
     guarded: bool = False
+    fresh: bool = False
 
 
 @dataclass(slots=True)

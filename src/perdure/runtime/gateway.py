@@ -339,6 +339,8 @@ class Gateway:
     ) -> Any:
         life = self._life
         request.row = row
+        if row.tool_namespace not in INNER_NAMESPACES:
+            life.last_tool_call_id = row.tool_call_id
         life.context.saw(row, request.reader)
         if request.handle is not None:
             life.answered.add(row.call_no)

@@ -97,6 +97,10 @@ class _Rows:
         """Rows of which a body was entered by this life; a started row without one was never sent."""
         self.posted_receipts: set[int] = set()
         """Rows whose receipt is on its way to the ledger: served no more, and in no doubt either."""
+        self.ready: dict[str, str] = {}
+        """Steps that the program has announced and not entered yet, with their phases."""
+        self.outlined: dict[str, int] = {}
+        self.critic: Callable[..., Any] | None = None
         self.cancel_asked = False
         """Somebody wants the end of the run, and this life has seen it."""
 

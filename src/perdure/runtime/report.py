@@ -285,12 +285,24 @@ def details(store: SqlStore, run_id: str) -> dict[str, Any]:
                 "name": s.name,
                 "phase": s.phase,
                 "status": str(s.status),
+                "attempt": s.attempt,
+                "error_code": s.error_code,
                 "error": s.error_detail,
             }
             for s in store.steps.list(run_id)
         ],
+        "reviews": [_review(store, *found) for found in store.endings.reviews(run_id)],
         "artifacts": [
             {"path": row[0], "sha256": row[1], "size_bytes": row[2], "created_at": row[3]}
             for row in store.steps.artifacts(run_id)
         ],
     }
+
+
+def _review(store: SqlStore, phase: str, status: str, call_no: int, error: str | None) -> dict[str, str]:
+    """Return what a critic has said of a phase; one that raised has blocked the run."""
+    stored = store.calls.response(call_no)
+    if status != "succeeded" or stored is None:
+        return {"phase": phase, "verdict": status, "text": error or ""}
+    said: dict[str, str] = decode(stored)
+    return {"phase": phase, **said}

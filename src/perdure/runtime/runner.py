@@ -9,6 +9,7 @@ from typing import Any
 
 from perdure.model.errors import LeaseLost, RunSuspended, StoreError
 from perdure.model.policy import Policy
+from perdure.model.run import StepStatus
 from perdure.model.toolcall import CallRow, CallStatus
 from perdure.runtime import doubts, drive_sync, late_receipt, limits, starting
 from perdure.runtime.claim import claim
@@ -20,6 +21,7 @@ from perdure.runtime.frame import Frame
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.life import Life, Surroundings
 from perdure.runtime.lineage import Lineage
+from perdure.runtime.phases import review
 from perdure.runtime.registry import Registry
 from perdure.runtime.steps import steps_by_name
 from perdure.runtime.stopping import Doing, Stopping, listening
@@ -38,6 +40,7 @@ class Job:
     waits: bool
     reopen: bool
     policy: Policy
+    critic: Callable[..., Any] | None = None
 
 
 @dataclass(slots=True)
@@ -68,6 +71,7 @@ class Runner:
         row, fence = claimed
         around = replace(around, policy=job.policy)
         life = Life(around, row, job.spec, job.registry, fence=fence, waits=job.waits, is_async=is_async)
+        life.critic = job.critic
         around.ledger.run(lambda store: _load(life, store))
         if life.lineage.ancestors:
             bring_files(life)
@@ -147,7 +151,10 @@ class Runner:
     def _enter(self, door: Door, main: Callable[..., Any]) -> Ending:
         try:
             with door.here():
-                return Ending(result=main(Run(door)))
+                run = Run(door)
+                result = main(run)
+                review(door, run.phases.leave())
+                return Ending(result=result)
         except RunSuspended:
             return Ending(suspended=True)
         except Exception as problem:
@@ -241,4 +248,5 @@ def _load(life: Life, store: SqlStore) -> None:
         )
         life.next_step_index = 1
     life.step_counts[life.root.name] = 1
+    life.ready = {row.step_id: row.phase for row in known if row.status is StepStatus.READY}
     limits.load(life, store)

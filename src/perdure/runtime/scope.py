@@ -18,6 +18,7 @@ from perdure.ports.tool import RunPort, current_run
 from perdure.runtime.ending import Ending
 from perdure.runtime.faces import AsyncRun, Run
 from perdure.runtime.frame import Branch, current_branch
+from perdure.runtime.phases import review
 from perdure.runtime.runner import Job, Runner
 
 
@@ -40,7 +41,9 @@ def sync_scope(runner: Runner, job: Job) -> Generator[Run, None, None]:
         if stay is not None and entered:
             try:
                 with stay.door.here():
-                    yield Run(stay.door)
+                    run = Run(stay.door)
+                    yield run
+                    review(stay.door, run.phases.leave())
                 stay.ending = Ending()
             except RunSuspended as problem:
                 stay.ending, suspended = Ending(suspended=True), problem

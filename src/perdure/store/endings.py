@@ -1,8 +1,9 @@
-"""Rows of runs that somebody ends, or that end again and again: cancels and crash loops."""
+"""Rows of runs and phases that end: cancels, crash loops, and what a critic sees and says."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from perdure.model.run import RunRow
 from perdure.store.runs import run_of
@@ -19,7 +20,7 @@ class CancelRow:
 
 
 class EndRows:
-    """What the ``runs`` table knows of cancels and of takeovers."""
+    """What the tables know of the ends of lives and phases."""
 
     def __init__(self, statements: Statements) -> None:
         self._do = statements
@@ -81,3 +82,23 @@ class EndRows:
     def crash_loops(self) -> list[RunRow]:
         """Return the runs that wait because they crash again and again, oldest first."""
         return [run_of(row) for row in self._do.rows("crash_loops")]
+
+    # --- phases --------------------------------------------------------------------------------------------------
+
+    def calls_of_steps(self, run_id: str, step_ids: list[str]) -> list[dict[str, Any]]:
+        """Return the tool calls that were made in these steps."""
+        names = ("tool_call_id", "tool_name", "status", "external_correlation_id")
+        return [
+            dict(zip(names, row, strict=True))
+            for step_id in step_ids
+            for row in self._do.rows("calls_of_step", run_id=run_id, step_id=step_id)
+        ]
+
+    def newest_artifacts(self, run_id: str, limit: int = 5) -> list[dict[str, Any]]:
+        """Return the recorded files, newest first."""
+        rows = self._do.rows("newest_artifacts", run_id=run_id, limit=limit)
+        return [dict(zip(("path", "sha256", "size_bytes"), row, strict=True)) for row in rows]
+
+    def reviews(self, run_id: str) -> list[tuple[str, str, int, str | None]]:
+        """Return (phase, status, call number, error) of each time a critic was called."""
+        return [(row[0], row[1], row[2], row[3]) for row in self._do.rows("reviews", run_id=run_id)]

@@ -208,9 +208,19 @@ class StepRows:
         self._do = statements
 
     def insert(
-        self, run_id: str, fence: int, *, step_id: str, name: str, phase: str, occurrence: int, now: str
+        self,
+        run_id: str,
+        fence: int,
+        *,
+        step_id: str,
+        name: str,
+        phase: str,
+        occurrence: int,
+        now: str,
+        status: StepStatus = StepStatus.RUNNING,
+        error_detail: str | None = None,
     ) -> None:
-        """Insert a running step with the next index."""
+        """Insert a step with the next index."""
         self._do.write_one(
             "insert_step",
             run_id=run_id,
@@ -220,6 +230,8 @@ class StepRows:
             phase=phase,
             occurrence=occurrence,
             now=now,
+            status=status,
+            error_detail=error_detail,
         )
 
     def get(self, run_id: str, name: str, occurrence: int) -> StepRow | None:
@@ -254,10 +266,25 @@ class StepRows:
             error_detail=error_detail,
         )
 
-    def close(self, run_id: str, fence: int, *, now: str, error_code: str | None, error_detail: str | None) -> None:
-        """End every step that has not ended: what was never begun is skipped, the others have failed."""
+    def close(
+        self,
+        run_id: str,
+        fence: int,
+        *,
+        now: str,
+        left_open: StepStatus,
+        error_code: str | None,
+        error_detail: str | None,
+    ) -> None:
+        """End every step that has not ended: what was never begun is skipped, the others are as ``left_open`` says."""
         self._do.write(
-            "close_steps", run_id=run_id, fence=fence, now=now, error_code=error_code, error_detail=error_detail
+            "close_steps",
+            run_id=run_id,
+            fence=fence,
+            now=now,
+            left_open=left_open,
+            error_code=error_code,
+            error_detail=error_detail,
         )
 
     def checkpoint(

@@ -143,6 +143,18 @@ UPDATE runs SET status = 'waiting', reason = 'crash_loop', lease_fence = lease_f
   lease_expires_at = NULL, updated_at = max(updated_at, :now)
 WHERE run_id = :run_id AND lease_fence = :fence AND status = 'running'
 
+-- name: calls_of_step
+SELECT tool_call_id, tool_name, status, external_correlation_id FROM tool_calls
+WHERE run_id = :run_id AND step_id = :step_id
+  AND tool_namespace NOT IN ('memo','model','agent','timer','ask','critic') ORDER BY call_no
+
+-- name: newest_artifacts
+SELECT path, sha256, size_bytes FROM artifacts WHERE run_id = :run_id ORDER BY artifact_no DESC LIMIT :limit
+
+-- name: reviews
+SELECT tool_name, status, call_no, error_detail FROM tool_calls
+WHERE run_id = :run_id AND tool_namespace = 'critic' ORDER BY call_no
+
 -- name: crash_loops
 SELECT {run}
 FROM runs WHERE status = 'waiting' AND reason = 'crash_loop' ORDER BY run_no
@@ -162,9 +174,10 @@ UPDATE runs SET current_step_id = :step_id, last_checkpoint_id = coalesce(:check
 WHERE run_id = :run_id AND lease_fence = :fence
 
 -- name: insert_step
-INSERT INTO run_steps (step_id, run_id, step_index, created_at, updated_at, status, phase, name, occurrence)
+INSERT INTO run_steps (step_id, run_id, step_index, created_at, updated_at, status, phase, name, occurrence,
+  error_detail)
 SELECT :step_id, :run_id, coalesce((SELECT max(step_index) + 1 FROM run_steps WHERE run_id = :run_id), 0), :now, :now,
-  'running', :phase, :name, :occurrence
+  :status, :phase, :name, :occurrence, :error_detail
 WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: get_step
@@ -172,7 +185,7 @@ SELECT step_id, step_index, status, phase, name, occurrence, attempt, error_code
 FROM run_steps WHERE run_id = :run_id AND name = :name AND occurrence = :occurrence
 
 -- name: close_steps
-UPDATE run_steps SET status = CASE status WHEN 'ready' THEN 'skipped' ELSE 'failed' END, error_code = :error_code,
+UPDATE run_steps SET status = CASE status WHEN 'ready' THEN 'skipped' ELSE :left_open END, error_code = :error_code,
   error_detail = :error_detail, updated_at = :now
 WHERE run_id = :run_id AND status IN ('ready','running','blocked')
   AND (SELECT lease_fence FROM runs WHERE run_id = run_steps.run_id) = :fence
@@ -496,7 +509,7 @@ SELECT :run_id, :charged_to,
   (SELECT count(*) FROM tool_calls WHERE run_id = :run_id AND tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')
     AND inherited_from IS NULL AND (status IN ('running','in_doubt','succeeded','abandoned') OR (status = 'failed' AND attempt > 0))),
   (SELECT count(*) FROM run_steps WHERE run_id = :run_id AND step_index > 0
-    AND (SELECT parent_run_id FROM runs WHERE run_id = :run_id) IS NULL)
+    AND status NOT IN ('ready','skipped') AND (SELECT parent_run_id FROM runs WHERE run_id = :run_id) IS NULL)
 
 -- name: get_budget
 SELECT b.tool_calls, b.steps, b.tokens, b.usd_micros, b.same_errors, b.last_error, b.last_error_tool,
