@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Engine, NotFound, RunCancelled, RunSuspended, tool
+from perdure import Engine, NotFound, RunCancelled, RunSuspended, VerdictRefused, tool
 from tests.integration.engine_support import Outside, live, mailer, open_engine
 
 
@@ -63,7 +63,7 @@ def test_a_waiting_run_is_cancelled_with_its_open_questions(tmp_path: Path) -> N
         found = engine.cancel("r1")
         assert (found.status, found.reason, found.waiting_for, engine.inbox()) == ("cancelled", None, (), [])
         assert statuses_of(engine) == {"r1.1": "cancelled"}
-        with pytest.raises(Exception, match="closed"):
+        with pytest.raises(VerdictRefused):
             engine.approve(item.id)
         assert [step["status"] for step in engine.details("r1")["steps"]] == ["failed"]
     assert outside.sent == []

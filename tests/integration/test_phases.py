@@ -47,6 +47,7 @@ def test_a_step_is_ready_running_blocked_succeeded_failed_or_skipped(tmp_path: P
     def main(run: Any) -> None:
         run.outline("gather", ("write", "compose"), "send", "archive")
         with run.step("gather"):
+            run.checkpoint()  # it waits for what was handed in before it
             seen.extend(steps_of(tmp_path))
         run.skip_step("write", reason="nothing was found")
         with pytest.raises(ZeroDivisionError), run.step("try", phase="compose"):
