@@ -34,7 +34,7 @@ from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.lease import mark_children, this_process
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings, Tuning
-from perdure.runtime.phases import Critic, critic_of
+from perdure.runtime.phases import critic_for
 from perdure.runtime.registry import Registry, tools_of_module
 from perdure.runtime.runner import Job, Runner
 from perdure.runtime.scope import AsyncScope, sync_scope
@@ -302,7 +302,7 @@ class Engine(ForkDesk, BudgetDesk, Trust):
         run_id = self._accept(spec, run_id, path or None)
         row = self._row(run_id)
         policy = self._policy_of(row, own_policies)
-        critic = self._critic(row, main)
+        critic = critic_for(row, spec_of(row), main)
         return Job(run_id, spec_of(row), main, registry, waits=wait, reopen=False, policy=policy, critic=critic)
 
     def _accept(self, spec: RunSpec, run_id: str | None, path: str | None) -> str:
@@ -327,12 +327,6 @@ class Engine(ForkDesk, BudgetDesk, Trust):
                 registry.add(item)
         return main
 
-    def _critic(self, row: RunRow, main: Main) -> Critic | None:
-        named = spec_of(row).get("critic")
-        if named is not None and row.job_path is not None and (not row.status.ended or row.status == "failed"):
-            return load_agent(str(named), Path(row.job_path).parent)
-        return critic_of(main)
-
     def _policy_of(self, row: RunRow, own: Sequence[Path]) -> Policy:
         """Return the rules of a run: its job file's, those it was started under, and those given now.
 
@@ -351,7 +345,7 @@ class Engine(ForkDesk, BudgetDesk, Trust):
             main, own_policies = self._load_main(row, spec, registry)
         registry.add_reachable(main)
         policy = self._policy_of(row, own_policies)
-        critic = self._critic(row, main)
+        critic = critic_for(row, spec_of(row), main)
         return Job(row.run_id, spec, main, registry, waits=wait, reopen=reopen, policy=policy, critic=critic)
 
     def _load_main(self, row: RunRow, spec: Mapping[str, Any], registry: Registry) -> tuple[Main, Sequence[Path]]:

@@ -23,7 +23,7 @@ from perdure.model.errors import (
 )
 from perdure.model.policy import Decision
 from perdure.model.run import WaitReason
-from perdure.model.toolcall import CHALLENGED, DENIED, INNER_NAMESPACES, TIMER_NAMESPACE, CallRow, CallStatus, Repeat
+from perdure.model.toolcall import CHALLENGED, DENIED, INNER_NAMESPACES, CallRow, CallStatus, Repeat
 from perdure.runtime import (
     adopting,
     approvals,
@@ -35,16 +35,15 @@ from perdure.runtime import (
     simulation,
     starting,
 )
-from perdure.runtime.actions import Commit, Dispatch, Ended, Invoke, Loop, Outcome, Park, Pause, Post, Withdrawn
+from perdure.runtime.actions import Commit, Dispatch, Ended, Invoke, Loop, Outcome, Park, Post, Withdrawn
 from perdure.runtime.doubts import Doubt
 from perdure.runtime.invoke import context_of
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
 from perdure.runtime.registry import AnyTool
 from perdure.runtime.request import CallRequest, positional_and_keywords
+from perdure.runtime.timers import wait_of
 from perdure.store.sql_store import SqlStore
-
-LONG_SLEEP_SECONDS = 60.0
 
 
 class Gateway:
@@ -123,7 +122,7 @@ class Gateway:
         decision, tool = doubt.decision, doubt.tool
         operation.row = row
         if step.kind is Next.WAIT_UNTIL:
-            yield _wait_of(row, step)
+            yield wait_of(row, step)
         elif step.kind in (Next.MARK_LOST, Next.RERUN):
             row = yield Commit(lambda store: recording.store_lost(life, store, row))
             return row, None
@@ -361,13 +360,6 @@ class Gateway:
         if request.options.on_challenge == "return" and isinstance(error, CallChallenged):
             return error
         raise error from cause
-
-
-def _wait_of(row: CallRow, step: Step) -> Pause | Park:
-    """Return how a row is waited for that is not due: a long timer parks, so that the process need not stay."""
-    if row.tool_namespace == TIMER_NAMESPACE and step.wait_seconds >= LONG_SLEEP_SECONDS:
-        return Park(WaitReason.TIMER, step.wait_seconds)
-    return Pause(step.wait_seconds)
 
 
 def _is_told(request: CallRequest, gate: Gate, against: tuple[CallRow, ...]) -> bool:

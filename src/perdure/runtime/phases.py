@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -17,10 +18,12 @@ from perdure.core.codec import encode, from_tagged
 from perdure.core.identity import args_hash
 from perdure.core.policy import evaluate
 from perdure.model.errors import PhaseVetoed, SpecError
+from perdure.model.run import RunRow, RunStatus
 from perdure.model.toolcall import CRITIC_NAMESPACE, CallKey
 from perdure.ports.critic import MARK, Annotate, PhaseView, Veto
 from perdure.ports.tool import Tool, declare
 from perdure.runtime import pauses
+from perdure.runtime.agent import load_agent
 from perdure.runtime.door import Door
 from perdure.runtime.frame import Frame, StepScope
 from perdure.runtime.life import Life
@@ -84,6 +87,18 @@ def critic_of(main: Callable[..., Any]) -> Critic | None:
         said = ", ".join(sorted(function.__name__ for function in found))
         raise SpecError([f"several functions are marked with on_phase_end: {said}"])
     return next(iter(found), None)
+
+
+def critic_for(row: RunRow, spec: Mapping[str, Any], main: Callable[..., Any]) -> Critic | None:
+    """Return the critic of a run: the one that its job names, else the one that its agent's module marks.
+
+    Raises:
+        SpecError: it cannot be loaded, or there are several.
+    """
+    named = spec.get("critic")
+    if named is not None and row.job_path is not None and (not row.status.ended or row.status is RunStatus.FAILED):
+        return load_agent(str(named), Path(row.job_path).parent)
+    return critic_of(main)
 
 
 def review(door: Door, ended: Period | None) -> None:

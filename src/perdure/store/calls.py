@@ -225,12 +225,7 @@ class CallRows:
         )
 
     def _begin(self, name: str, *, run_id: str, fence: int, **parameters: Any) -> None:
-        """Write a row that may start; the write itself looks whether somebody has asked for the run's end.
-
-        Raises:
-            CancelSeen: somebody has.
-            LeaseLost: this process no longer owns the run.
-        """
+        """Write a row that may start; ``CancelSeen`` where somebody has asked for the run's end, which it looks at."""
         if self._do.write(name, run_id=run_id, fence=fence, **parameters) == 1:
             return
         if self._do.one("cancel_asked", run_id=run_id, fence=fence) is not None:
