@@ -259,7 +259,8 @@ def _unmet_conditions(life: Life, store: SqlStore) -> ConditionsUnmet | None:
 
 def _unmet(life: Life, store: SqlStore, condition: Any) -> str | None:
     if isinstance(condition, str):
-        return None if condition in life.satisfied else f"the stop condition {condition!r} was not satisfied"
+        met = any(item.condition == condition for item in store.budgets.met(life.run_id))
+        return None if met else f"the stop condition {condition!r} was not satisfied"
     asked = cast("dict[str, Any]", condition) if isinstance(condition, dict) else {}
     if "artifact" in asked:
         found = _record_artifact(life, store, str(asked["artifact"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from perdure.core.codec import from_tagged
 from perdure.model.errors import UsageError
 from perdure.model.secret import Secret
-from perdure.runtime import pauses
+from perdure.runtime import pauses, saying
 from perdure.runtime.checkpointing import STEP_BOUNDARY, write_checkpoint
 from perdure.runtime.door import Door, parse_options
 from perdure.runtime.frame import current_step
@@ -93,9 +94,16 @@ class _Face:
         return Secret(name)
 
     def satisfy(self, condition: str, *, evidence: Any = None) -> None:
-        """Say that a named stop condition of the job holds, and why."""
-        self._life.check_open()
-        self._life.satisfied[condition] = evidence
+        """Say that a named stop condition of the job holds, and why; it stands in the ledger from then on.
+
+        Args:
+            condition: one of the names under ``stop_conditions``.
+            evidence: anything with a JSON form; the id of a call must be that of one that succeeded.
+
+        Raises:
+            UsageError: the job has no such condition, or the evidence is none.
+        """
+        saying.satisfy(self._life, condition, evidence)
 
     def _sleep(self, seconds: float | str | None, until: str | datetime | None) -> CallRequest:
         return pauses.sleep_request(self._door, seconds, until)
@@ -172,6 +180,20 @@ class Run(_Face):
         request, asker = self._turn(name, call_model, messages, tools, calls, key)
         return Turn(asker, self._door.serve_sync(request))
 
+    def usage(self, *, tokens: int = 0, usd: float | Decimal = 0) -> None:
+        """Report what the program has used beside its turns; counted once, whatever becomes of the process.
+
+        A turn's answer that tells its usage is counted by itself.
+
+        Args:
+            tokens: of a model.
+            usd: money, in US dollars.
+
+        Raises:
+            UsageError: the amounts are none.
+        """
+        self._door.serve_sync(saying.usage_request(self._door, tokens, usd))
+
     def now(self) -> str:
         """Return the present as ISO-8601 UTC, the same in every life."""
         return str(self.memo("now", self._life.now))
@@ -232,6 +254,12 @@ class AsyncRun(_Face):
             await refused
         request, asker = self._turn(name, call_model, messages, tools, calls, key)
         return AsyncTurn(asker, await self._door.serve_async(request))
+
+    async def usage(self, *, tokens: int = 0, usd: float | Decimal = 0) -> None:
+        """Report what the program has used beside its turns. As ``Run.usage``."""
+        if refused := self._door.refused():
+            await refused
+        await self._door.serve_async(saying.usage_request(self._door, tokens, usd))
 
     async def now(self) -> str:
         """Return the present as ISO-8601 UTC, the same in every life."""

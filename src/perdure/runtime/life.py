@@ -149,7 +149,6 @@ class Life(_Rows):
         self.delivered = 0
         self.last_tool_call_id: str | None = None
         self.replayed = self.settled = self.challenged = 0
-        self.satisfied: dict[str, Any] = {}
         self.parked_for: list[tuple[str, CallRow | None, tuple[CallRow, ...]]] = []
         self.on_close: Callable[[], None] = _nothing
         self.closed = False

@@ -14,10 +14,11 @@ from typing import Any
 from perdure.core.answers import Answer, Form, Told, plain, read_answer, result_messages
 from perdure.core.codec import encode, encode_or_repr
 from perdure.core.policy import evaluate
+from perdure.core.usage import read_usage
 from perdure.model.errors import CallError, UsageError
 from perdure.model.toolcall import MODEL_NAMESPACE, CallRow, CallStatus
 from perdure.ports.tool import CallContext, Tool, ToolFailed, declare
-from perdure.runtime import adopting, starting
+from perdure.runtime import adopting, limits, starting
 from perdure.runtime.conversations import Conversation
 from perdure.runtime.door import Door
 from perdure.runtime.frame import Frame, frame_here
@@ -183,11 +184,18 @@ class Asker:
         return f"there is no tool {call.name!r} here; the tools are: {', '.join(names) or 'none'}"
 
     def journal(self, stored: Mapping[str, Any]) -> Callable[[SqlStore], None]:
-        """Return what is stored in the transaction of the answer's receipt: its calls' rows and their handles."""
+        """Return what is stored in the transaction of the answer's receipt: its calls' rows and handles, its usage."""
         requests = [self.request(str(stored["turn"]), call) for call in self.calls_of(stored)]
         for request in requests:
             request.freeze(copy=True)
-        return lambda store: _journal(self.door.life, store, requests)
+        spent, life = read_usage(stored["answer"]), self.door.life
+
+        def keep(store: SqlStore) -> None:
+            _journal(life, store, requests)
+            if spent:
+                limits.charge_usage(life, store, spent.tokens, spent.usd_micros)
+
+        return keep
 
 
 def _journal(life: Life, store: SqlStore, requests: Sequence[CallRequest]) -> None:
