@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WATCH_SECONDS = 0.25
-_NOT_ENFORCED = {
-    "constraints": ("allowed_domains", "must_cite_sources"),
-    "artifacts": ("workspace_dir",),
-}
+_NOT_ENFORCED = {}
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -13,6 +13,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBo
 from perdure.config.checked import Edge, NonEmpty, as_list, as_mapping, check, unknown_key
 from perdure.config.job import JobFile
 from perdure.config.source import Document, Loc, Problem, SourceError, load_document
+from perdure.core.citations import PROSE_ENDINGS, is_prose
+from perdure.core.destinations import allowed_problem
 from perdure.model.errors import SpecError
 from perdure.model.secret import Secret
 from perdure.ports.clock import format_time
@@ -49,6 +51,13 @@ def _relative(value: str) -> str:
     path = PurePosixPath(value)
     if path.is_absolute() or ".." in path.parts or "\\" in value or "\0" in value or not path.parts:
         raise ValueError(f"{value!r} must be a path inside the workspace")
+    return value
+
+
+def _host(value: str) -> str:
+    problem = allowed_problem(value)
+    if problem is not None:
+        raise ValueError(problem)
     return value
 
 
@@ -105,7 +114,7 @@ class ConstraintsModel(Edge):
 
     must_cite_sources: StrictBool | None = None
     no_duplicate_external_actions: StrictBool | None = None
-    allowed_domains: list[NonEmpty] | None = None
+    allowed_domains: list[Annotated[NonEmpty, AfterValidator(_host)]] | None = None
     forbidden_actions: list[NonEmpty] | None = None
 
 
@@ -190,6 +199,7 @@ def read_job(path: Path) -> JobFile:
     model, problems = check(JobModel, raw, document, ())
     agent = _agent(raw.get("agent"), document, problems)
     sections = {key: _section(key, raw, document, problems) for key in _SECTIONS}
+    problems += _uncheckable(sections, document)
     stops = tuple(_stop_conditions(as_list(raw.get("stop_conditions")) or [], document, problems))
     policies = tuple(_policies(as_list(raw.get("policies")) or [], path, document, problems))
     if model is None or agent is None or problems:
@@ -245,6 +255,17 @@ def _section(key: str, raw: Mapping[str, Any], document: Document, problems: lis
     model, found = check(_SECTIONS[key], given, document, (key,))
     problems += found
     return {} if model is None else model.model_dump(exclude_unset=True)
+
+
+def _uncheckable(sections: Mapping[str, Mapping[str, Any]], document: Document) -> Iterator[Problem]:
+    if sections["constraints"].get("must_cite_sources") is not True:
+        return
+    if not any(is_prose(path) for path in sections["artifacts"].get("expected_outputs") or ()):
+        text = (
+            "constraints.must_cite_sources: sources are looked for in the texts among artifacts.expected_outputs "
+            f"({' '.join(sorted(PROSE_ENDINGS))}), and there is none"
+        )
+        yield document.problem(("constraints", "must_cite_sources"), text)
 
 
 def _stop_conditions(listed: list[Any], document: Document, problems: list[Problem]) -> Iterator[Any]:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, cast
 
+from perdure.core.codec import encode
+from perdure.core.constraints import constraint_problems
 from perdure.model.policy import Approval, ApprovalKind, Decision
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
@@ -95,18 +97,18 @@ def check_args(decision: Decision, args: Mapping[str, Any]) -> list[str]:
     return refused
 
 
-def refusal(spec: Mapping[str, Any], decision: Decision, tool_name: str, arguments: Mapping[str, Any]) -> str | None:
+def refusal(
+    spec: Mapping[str, Any], decision: Decision, namespace: str, tool_name: str, arguments: Mapping[str, Any]
+) -> str | None:
     """Return why a call may not be made at all, or ``None``.
 
     Args:
-        spec: of the run, whose ``constraints`` may forbid the tool.
+        spec: of the run, whose ``constraints`` may forbid the tool, or where its arguments lead.
         arguments: what would be sent, defaults included.
     """
-    problems = check_args(decision, arguments)
-    forbidden = spec.get("constraints", {}).get("forbidden_actions") or ()
-    if tool_name in forbidden:
-        problems = [*problems, f"the job forbids {tool_name}"]
-    return "; ".join(problems) or None
+    rules: Mapping[str, Any] = spec.get("constraints") or {}
+    found = constraint_problems(rules, namespace, tool_name, lambda: encode(arguments)) if rules else []
+    return "; ".join([*check_args(decision, arguments), *found]) or None
 
 
 def _refusal(value: object, patterns: tuple[str, ...]) -> str | None:

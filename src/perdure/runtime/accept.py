@@ -57,7 +57,7 @@ def accept(
         "spec_hash": digest,
         "job_path": path,
         "policies": json.dumps(list(policies)),
-        "workspace": str(workspaces / chosen),
+        "workspace": str(_workspace(spec, chosen, path, workspaces)),
         "deadline_at": spec.deadline,
         "run_mode": mode_of(spec.agent, path),
         "last_job_prompt": spec.objective or None,
@@ -82,6 +82,20 @@ def mode_of(agent: str, path: str | None) -> RunMode:
     if agent == SCOPE_AGENT:
         return RunMode.SCOPE
     return RunMode.JOB if path is not None and Path(path).suffix != ".py" else RunMode.FUNCTION
+
+
+def _workspace(spec: RunSpec, run_id: str, path: str | None, workspaces: Path) -> Path:
+    """Return the run's own folder: where ``artifacts.workspace_dir`` says, else among the workspaces of the ledger.
+
+    It is taken from the job file's folder, and ``<id>`` in it stands for the run's id. Without one, each run gets a
+    folder of its own in it: two runs must not overwrite each other's files.
+    """
+    wanted = spec.artifacts.get("workspace_dir")
+    if wanted is None:
+        return workspaces / run_id
+    folder = Path(path).parent if path is not None else Path.cwd()
+    named = str(wanted).replace("<id>", run_id)
+    return (folder / named if "<id>" in str(wanted) else folder / named / run_id).absolute()
 
 
 def _record(store: SqlStore, new_row: Mapping[str, Any], document: Mapping[str, Any]) -> None:

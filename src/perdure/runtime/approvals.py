@@ -90,10 +90,11 @@ def hold_back(life: Life, store: SqlStore, request: CallRequest, row: CallRow) -
     asked about; one that they do not allow any more is refused.
     """
     decision = request.decision
-    if row.valid_until is None and not decision.allow_args and decision.approval.kind is ApprovalKind.NEVER:
+    asks = decision.approval.kind is not ApprovalKind.NEVER
+    if not (row.valid_until or decision.allow_args or asks or life.section("constraints")):
         return None
     arguments = decode(store.calls.request(row.call_no))
-    refused = refusal(life.spec, decision, request.key.tool_name, arguments)
+    refused = refusal(life.spec, decision, row.tool_namespace, row.tool_name, arguments)
     now = life.now()
     if refused is not None:
         store.calls.move(row, CallEvent.REFUSED, life.fence, now, error_code=DENIED, error_detail=refused)

@@ -177,7 +177,7 @@ def edit(row: CallRow, stored: str, changes: Mapping[str, Any], known: Known | N
         digest = args_hash(arguments, volatile=decision.volatile)
     except (Unstorable, TypeError) as wrong:
         raise no(str(wrong)) from None
-    refused = refusal(known.spec, decision, row.tool_name, complete)
+    refused = refusal(known.spec, decision, row.tool_namespace, row.tool_name, complete)
     if refused is not None:
         raise no(refused, f"perdure policy explain {row.tool_name}")
     # The scope was declared when the row was minted, or was not: what its kin are compared by stays of one kind.

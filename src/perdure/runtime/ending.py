@@ -13,7 +13,7 @@ from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.errors import CallDenied, CallError, DeadlineExceeded, SimulationMissing
 from perdure.model.run import RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import cancelling, challenges, limits, recording
+from perdure.runtime import cancelling, challenges, citations, limits, recording
 from perdure.runtime.actions import LIVING_SENDERS
 from perdure.runtime.checkpointing import INTERRUPT, write_checkpoint
 from perdure.runtime.lease import end_children
@@ -254,6 +254,7 @@ def _unmet_conditions(life: Life, store: SqlStore) -> ConditionsUnmet | None:
     for path in life.spec.get("artifacts", {}).get("expected_outputs", ()):
         if not _record_artifact(life, store, path):
             missing.append(f"the expected output {path} is not in the workspace")
+    missing += citations.missing(life, store)
     return ConditionsUnmet("; ".join(missing)) if missing else None
 
 

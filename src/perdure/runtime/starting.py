@@ -267,7 +267,8 @@ def send_again(life: Life, store: SqlStore, operation: Operation, row: CallRow) 
 
 def refusal(life: Life, request: CallRequest) -> str | None:
     """Return why a call may not be made at all, or ``None``."""
-    return conditions.refusal(life.spec, request.decision, request.key.tool_name, request.complete)
+    key = request.key
+    return conditions.refusal(life.spec, request.decision, key.namespace, key.tool_name, request.complete)
 
 
 def deadline_problem(life: Life) -> DeadlineExceeded | None:

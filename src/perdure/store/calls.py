@@ -147,6 +147,10 @@ class CallRows:
         """Return how many calls of a tool succeeded in a run."""
         return int(self._do.value("count_effects", run_id=run_id, tool_name=tool_name))
 
+    def reads(self, run_id: str) -> list[int]:
+        """Return the numbers of the calls by which a run has read something."""
+        return [row[0] for row in self._do.rows("read_calls", run_id=run_id)]
+
     def expired(self, run_id: str, because: str) -> list[int]:
         """Return the numbers of the calls that were refused with a reason that begins so."""
         return [row[0] for row in self._do.rows("expired_calls", run_id=run_id, because=because)]

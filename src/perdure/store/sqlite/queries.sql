@@ -544,6 +544,10 @@ WHERE run_id = :run_id AND status = 'failed' AND error_code = 'denied'
   AND substr(error_detail, 1, length(:because)) = :because
 ORDER BY call_no
 
+-- name: read_calls
+SELECT call_no FROM tool_calls
+WHERE run_id = :run_id AND side_effect_class = 'read_only' AND status = 'succeeded' ORDER BY call_no
+
 -- name: list_grants
 SELECT at, actor, kind, amount, approval_id FROM run_grants WHERE run_id = :run_id ORDER BY grant_no
 
