@@ -175,21 +175,6 @@ def test_a_failed_run_is_reopened_only_by_resume(desk: Desk) -> None:
     assert len(desk.mails()) == 1
 
 
-def test_keys_that_do_nothing_yet_are_named_once(desk: Desk) -> None:
-    desk.write(
-        "report.job.yaml",
-        'name: weekly\nagent: {python: "report:main"}\ninputs: {topic: SQLite, to: boss@example.org}\n'
-        "budgets: {max_steps: 50, max_wallclock_minutes: 90, max_retries_per_tool_call: 2}\n"
-        "constraints: {allowed_domains: [example.org], forbidden_actions: [rm]}\n"
-        "escalation: {ask_human_on_repeated_failures: true}\n",
-    )
-    said = desk.type("run", "report.job.yaml")
-    assert said.code == 0
-    warnings = [line for line in said.err.splitlines() if line.startswith("warning: ")]
-    assert len(warnings) == 1
-    assert warnings[0].endswith(": constraints.allowed_domains")
-
-
 def test_a_warning_of_a_job_s_policy_is_shown(desk: Desk) -> None:
     desk.write("p.yaml", "version: 1\nrules:\n  - tool: send_mail\n    scope: [to, subject]\n")
     desk.write(

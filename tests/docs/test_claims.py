@@ -12,7 +12,6 @@ import pytest
 import perdure
 from perdure import AsyncRun, Engine, Run
 from perdure.cli.parser import NOUNS, build
-from perdure.cli.run_cmd import _NOT_ENFORCED
 from perdure.config.job_schema import LATER_AGENT_KINDS
 from perdure.config.policy_schema import RuleModel
 from perdure.ports.tool import declare
@@ -103,13 +102,6 @@ def test_what_the_readme_says_is_missing_is_missing() -> None:
     assert [name for owner, _, name in names if owner == "perdure" and hasattr(perdure, name)] == []
     assert [name for name in of_the_engine if hasattr(Engine, name)] == []
     assert set(agents) == LATER_AGENT_KINDS
-
-
-def test_the_readme_names_what_a_job_may_say_and_nothing_heeds() -> None:
-    line = next(line for line in README.splitlines() if line.startswith("- Recorded with the run but not enforced yet"))
-    told = set(re.findall(r"`([a-z_]+)`", line.partition(". ")[0]))
-    rest = {key for keys in _NOT_ENFORCED.values() for key in keys}
-    assert told == rest
 
 
 def test_the_promise_stands_in_its_own_words() -> None:

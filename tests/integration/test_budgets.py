@@ -10,49 +10,10 @@ from typing import Any
 
 import pytest
 
-from perdure import CallFailed, Engine, Outcome, ToolFailed, UsageError, VerdictRefused, tool
+from perdure import CallFailed, ToolFailed, UsageError, VerdictRefused, tool
 from perdure.ports.clock import SystemClock
-from perdure.testing import FakeClock
-from tests.integration.engine_support import FAST, Outside, mailer
-
-
-class Job:
-    """A job whose agent is given anew in each life, as a deploy would; run ``r1`` of it."""
-
-    def __init__(self, folder: Path, said: str) -> None:
-        self.folder, self.clock = folder, FakeClock(skips_sleeps=True)
-        self.job = folder / "j.job.yaml"
-        self.job.write_text(f"name: j\nagent: {{python: 'agent_of_test:main'}}\n{said}\n", "utf-8")
-
-    def engine(self, clock: Any = None) -> Engine:
-        """Open its ledger."""
-        return Engine(
-            f"sqlite:///{self.folder}/ledger.db", state_dir=self.folder, clock=clock or self.clock, tuning=FAST
-        )
-
-    def life(self, main: Callable[..., Any], **options: Any) -> Outcome:
-        """Run one life of it."""
-        with self.engine() as engine:
-            return self.live_in(engine, main, **options)
-
-    def live_in(self, engine: Engine, main: Callable[..., Any], **options: Any) -> Outcome:
-        """Run one life of it in an open engine."""
-        (self.folder / "agent_of_test.py").write_text("def main(run): return None\n", "utf-8")
-        known = any(run.run_id == "r1" for run in engine.runs())
-        if not known:
-            from perdure.config.job_file import load_job
-            from perdure.runtime.accept import accept
-
-            accept(
-                engine._around,
-                load_job(self.job).run_spec(),
-                "r1",
-                path=str(self.job),
-                policies=[],
-                entrypoint="library",
-                workspaces=self.folder / "workspaces",
-            )
-        return engine.resume("r1", main=main, **options)
+from tests.integration.engine_support import Outside, mailer
+from tests.integration.job_support import Job
 
 
 @pytest.fixture

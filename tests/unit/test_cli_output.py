@@ -10,7 +10,6 @@ import pytest
 
 from perdure.cli.failure import tell, with_flags
 from perdure.cli.output import Output, ago, fields, visible
-from perdure.cli.run_cmd import not_enforced
 from perdure.cli.values import mapping_of, value_of
 from perdure.model.errors import LeaseHeld, PolicyError, UsageError
 
@@ -123,15 +122,3 @@ def test_bad_values(text: str) -> None:
         value_of(text, "--result")
     with pytest.raises(UsageError, match="--args"):
         mapping_of("[]", "--args")
-
-
-def test_keys_that_ask_for_nothing_need_no_warning() -> None:
-    sections: dict[str, dict[str, Any]] = {
-        "budgets": {"max_retries_per_tool_call": 3},
-        "constraints": {"must_cite_sources": False, "allowed_domains": [], "no_duplicate_external_actions": True},
-        "escalation": {"ask_human_on_auth_failure": False},
-        "artifacts": {"expected_outputs": ["a"]},
-    }
-    assert not_enforced(sections) == []
-    sections["constraints"]["must_cite_sources"] = True
-    assert not_enforced(sections) == ["constraints.must_cite_sources"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perdure.cli.look_cmd import summary
 from perdure.cli.opening import engine_of, settings_of
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WATCH_SECONDS = 0.25
-_NOT_ENFORCED = {}
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
@@ -78,26 +77,6 @@ def _warn(job: JobFile, policies: Sequence[Path]) -> None:
     from perdure.config.policy_file import load_policy
 
     note(*(f"warning: {text}" for text in load_policy(policies).warnings))
-    unheeded = not_enforced(
-        {
-            "budgets": job.budgets,
-            "constraints": job.constraints,
-            "escalation": job.escalation,
-            "artifacts": job.artifacts,
-        }
-    )
-    if unheeded:
-        note(f"warning: recorded with the run, but not enforced by this version: {', '.join(unheeded)}")
-
-
-def not_enforced(sections: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the keys of a job that are recorded and do nothing yet, as ``section.key``."""
-    return [
-        f"{section}.{key}"
-        for section, keys in _NOT_ENFORCED.items()
-        for key in keys
-        if sections[section].get(key) not in (None, False, [])
-    ]
 
 
 def live_life(output: Output, engine: Engine, run_id: str, go: Callable[[], Outcome]) -> int:

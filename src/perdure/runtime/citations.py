@@ -21,9 +21,8 @@ def missing(life: Life, store: SqlStore) -> list[str]:
     if life.section("constraints").get("must_cite_sources") is not True:
         return []
     outputs = [path for path in life.section("artifacts").get("expected_outputs") or () if is_prose(path)]
-    read: set[str] = (
-        {url for number in store.calls.reads(life.run_id) for url in _read_by(store, number)} if outputs else set[str]()
-    )
+    numbers = store.calls.reads(life.run_id) if outputs else []
+    read = set[str]().union(*(_read_by(store, number) for number in numbers))
     return [
         f"{path} cites no URL that a reading tool of this run has fetched (must_cite_sources)"
         for path in outputs

@@ -6,7 +6,7 @@ import ipaddress
 import os
 from typing import cast
 
-from perdure.ports.tool import CallContext, ToolFailed
+from perdure.ports.tool import AUTH, CallContext, ToolFailed
 
 INJECTED = cast(CallContext, None)
 """Default of ``call``: the engine always fills it in, and type checkers let callers leave it out."""
@@ -71,7 +71,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def refused(call: CallContext, message: str, *, retry: bool) -> Exception:
+CREDENTIALS_REFUSED = frozenset({401, 403, 407})
+"""HTTP answers that say: not with these credentials (RFC 9110 §15.5)."""
+
+
+def refused(call: CallContext, message: str, *, retry: bool, status: int = 0) -> Exception:
     """Return the exception for an attempt that provably did nothing.
 
     Only the first attempt's refusal proves that *the call* did nothing. A later attempt may follow one whose
@@ -79,5 +83,5 @@ def refused(call: CallContext, message: str, *, retry: bool) -> Exception:
     looked that one up.
     """
     if call.attempt <= 1:
-        return ToolFailed(message, retry=retry)
+        return ToolFailed(message, retry=retry, kind=AUTH if status in CREDENTIALS_REFUSED else None)
     return OutcomeUnknown(f"{message}; an earlier attempt of this call may have gone through")

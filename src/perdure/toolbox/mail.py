@@ -24,7 +24,7 @@ from email.utils import format_datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from perdure.ports.tool import CallContext, Probe, ToolFailed, tool
+from perdure.ports.tool import AUTH, CallContext, Probe, ToolFailed, tool
 from perdure.toolbox._mailbox import configured_mailbox, find_copies
 from perdure.toolbox._provider import INJECTED, flag, is_loopback, port_setting, required_setting, setting
 from perdure.toolbox.files import load
@@ -150,6 +150,10 @@ def _may_do_better(problem: BaseException) -> bool:
     return not (isinstance(problem, SMTPResponseException) and 500 <= problem.code < 600)
 
 
+_CREDENTIALS_REFUSED = frozenset({530, 534, 535, 538})
+"""Replies that say: not with these credentials, or not without any (RFC 4954 §6)."""
+
+
 async def _open_envelope(client: SMTP, letter: _Letter) -> None:
     """Go as far as a server can say no without having seen the mail; a failure here means nothing
     happened."""
@@ -171,7 +175,8 @@ async def _open_envelope(client: SMTP, letter: _Letter) -> None:
     except (SMTPException, OSError, ValueError) as problem:
         client.close()
         text = f"not sent, the mail server was not reached or refused: {problem}"
-        raise ToolFailed(text, retry=_may_do_better(problem)) from problem
+        kind = AUTH if getattr(problem, "code", 0) in _CREDENTIALS_REFUSED else None
+        raise ToolFailed(text, retry=_may_do_better(problem), kind=kind) from problem
 
 
 async def _hand_over(client: SMTP, letter: _Letter) -> str:

@@ -64,7 +64,7 @@ def _judge(status: int, call: CallContext) -> None:
         text = "422: the receiver rejects the payload, or knows this key with another one"
         raise refused(call, text, retry=False)
     if 400 <= status < 500 and status != 408:
-        raise refused(call, f"the receiver refused with {status}", retry=False)
+        raise refused(call, f"the receiver refused with {status}", retry=False, status=status)
     if status in _NOT_HERE:
         # 307 and 308 ask for the same request elsewhere. A notice is not carried to an address nobody
         # declared.

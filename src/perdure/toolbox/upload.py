@@ -140,7 +140,7 @@ def _put_problem(problem: Exception, call: CallContext, url: str) -> Exception:
     found = _STATUS.search(line)
     status = int(found.group(1)) if found else 0
     if 400 <= status < 500 and status not in _MAY_HAVE_ACTED:
-        return refused(call, f"the object store refused {url}: {line}", retry=status == 429)
+        return refused(call, f"the object store refused {url}: {line}", retry=status == 429, status=status)
     return OutcomeUnknown(f"no clear answer to the upload of {url}: {line}")
 
 
