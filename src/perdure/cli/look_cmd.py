@@ -127,6 +127,17 @@ def _fork(found: Outcome) -> str | None:
     return f"{origin.forked_from or origin.parent_run_id + ' from its beginning'}, {origin.fork_effects}: {counted}"
 
 
+def print_outcome(output: Output, found: Outcome) -> int:
+    """Print where a run stands, and return its exit code."""
+    from perdure.quick import lines_of
+    from perdure.runtime.report import run_document
+
+    document = run_document(found)
+    output.answer(document, lambda: summary(found, document))
+    note(*lines_of(found))
+    return found.exit_code
+
+
 def _details(output: Output, details: Mapping[str, Any]) -> Iterable[str]:
     lives = [
         (life["attempt"], life["pid"], output.when(life["started_at"]), output.when(life["ended_at"]), life["how"])

@@ -81,6 +81,19 @@ class Output:
         else:
             self._write(text())
 
+    @property
+    def stdout(self) -> IO[str]:
+        """Where the answer goes."""
+        return self._stdout
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Print lines of an answer that comes bit by bit.
+
+        Raises:
+            PerdureError: stdout cannot be written to.
+        """
+        self._write("".join(f"{line}\n" for line in lines))
+
     def _write(self, text: str) -> None:
         from perdure.runtime.secrets import said
 
@@ -155,7 +168,7 @@ def note(*lines: str) -> None:
     from perdure.runtime.secrets import said
 
     try:
-        for line in said("\n".join(lines)).split("\n"):
+        for line in said("\n".join(lines)).split("\n") if lines else ():
             if sys.stderr:
                 print(visible(line), file=sys.stderr)
     except BrokenPipeError:

@@ -8,14 +8,16 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from perdure.cli.look_cmd import summary
+from perdure.cli.look_cmd import print_outcome, summary
 from perdure.cli.opening import engine_of, settings_of
 from perdure.cli.output import Output, note
+from perdure.cli.watch_cmd import shown
 from perdure.model.errors import NotFound, PerdureError, UsageError
 
 if TYPE_CHECKING:
@@ -38,14 +40,24 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with engine_of(options, create=True) as engine:
         run_id: str = options.run_id if options.run_id is not None else engine.new_run_id()
         with telling(engine, run_id, options.wait):
-            return live_life(output, engine, run_id, lambda: engine.run(job, inputs, run_id=run_id, wait=options.wait))
+            show = shown(engine, run_id, output, quiet=options.quiet)
+            go = partial(engine.run, job, inputs, run_id=run_id, wait=options.wait)
+            return live_life(output, engine, run_id, go, show)
 
 
 def resume(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure resume``."""
     granted = _granted(options.grant)
     with engine_of(options) as engine:
-        return go_on(output, engine, options.run, wait=options.wait, kill=options.kill_owner, grant=granted)
+        return go_on(
+            output,
+            engine,
+            options.run,
+            wait=options.wait,
+            kill=options.kill_owner,
+            grant=granted,
+            quiet=options.quiet,
+        )
 
 
 def _granted(given: Sequence[str]) -> Mapping[str, object] | None:
@@ -65,11 +77,15 @@ def go_on(
     wait: bool = False,
     kill: bool = False,
     grant: Mapping[str, object] | None = None,
+    quiet: bool = False,
 ) -> int:
     """Resume a run, print where it stands, and return its exit code."""
     run_id = engine.find_run(run)
     with telling(engine, run_id, wait):
-        return live_life(output, engine, run_id, lambda: engine.resume(run_id, wait=wait, kill=kill, grant=grant))
+        show = shown(engine, run_id, output, quiet=quiet)
+        return live_life(
+            output, engine, run_id, partial(engine.resume, run_id, wait=wait, kill=kill, grant=grant), show
+        )
 
 
 def _warn(job: JobFile, policies: Sequence[Path]) -> None:
@@ -79,11 +95,21 @@ def _warn(job: JobFile, policies: Sequence[Path]) -> None:
     note(*(f"warning: {text}" for text in load_policy(policies).warnings))
 
 
-def live_life(output: Output, engine: Engine, run_id: str, go: Callable[[], Outcome]) -> int:
-    """Live one life of a run, print where it stands, and return its exit code."""
+def live_life(
+    output: Output,
+    engine: Engine,
+    run_id: str,
+    go: Callable[[], Outcome],
+    show: AbstractContextManager[None] | None = None,
+) -> int:
+    """Live one life of a run, print where it stands, and return its exit code.
+
+    Args:
+        show: what shows meanwhile how the run gets on.
+    """
     stopped: list[int] = []
     try:
-        with output.to_itself(), _terminating(stopped):
+        with output.to_itself(), _terminating(stopped), show or nullcontext():
             found = go()
     except KeyboardInterrupt:
         _hear_no_more(stopped)
@@ -92,17 +118,7 @@ def live_life(output: Output, engine: Engine, run_id: str, go: Callable[[], Outc
         if stopped:
             return _interrupted(output, engine, run_id, EXIT_CODES[signal.SIGTERM])
         raise _left(engine, run_id, left) from left
-    _print(output, found)
-    return found.exit_code
-
-
-def _print(output: Output, found: Outcome) -> None:
-    from perdure.quick import lines_of
-    from perdure.runtime.report import run_document
-
-    document = run_document(found)
-    output.answer(document, lambda: summary(found, document))
-    note(*lines_of(found))
+    return print_outcome(output, found)
 
 
 @contextmanager

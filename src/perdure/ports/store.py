@@ -69,6 +69,6 @@ class SqlConnection(Protocol):
         """Close the connection."""
         ...
 
-    def another(self) -> SqlConnection:
+    def another(self, *, read_only: bool = False) -> SqlConnection:
         """Return a new connection to the same database, which must exist; raise ``StoreError`` where there is none."""
         ...

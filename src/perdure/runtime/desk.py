@@ -13,20 +13,16 @@ from perdure.runtime import approvals, cancelling, consent, finding, overdue, re
 from perdure.runtime.claim import kill_owner
 from perdure.runtime.consent import Answer, Known
 from perdure.runtime.heartbeat import Heartbeat
-from perdure.runtime.ledger import Ledger
-from perdure.runtime.life import Surroundings
 from perdure.runtime.verdicts import Verdict, person
 from perdure.runtime.waiting import waiting
+from perdure.runtime.window import Window
 from perdure.store.listing import CallFilter
 from perdure.store.sql_store import SqlStore
 
 
-class Desk(ABC):
+class Desk(Window, ABC):
     """Looks at runs and takes people's answers; whatever touches a run applies its deadline first (semantics #39)."""
 
-    _ledger: Ledger
-    _around: Surroundings
-    _flags: str
     _heartbeat: Heartbeat
 
     def _touch(self) -> None:
@@ -37,15 +33,6 @@ class Desk(ABC):
             self._ledger.run(lambda store: approvals.expire_all(store, now))
 
     # --- looking -------------------------------------------------------------------------------------------------
-
-    def find_run(self, text: str) -> str:
-        """Return the id of a run given by its id, a unique prefix, or ``@last``.
-
-        Raises:
-            NotFound: none or several match.
-        """
-
-        return self._ledger.read(lambda store: finding.find_run(store, text))
 
     def _refuse_cancelled(self, row: RunRow) -> None:
         """Raise ``RunCancelled`` where a run was cancelled, or is to be as soon as its owner sees it or is gone."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from perdure.model.toolcall import Evidence
@@ -72,3 +73,72 @@ class ListedRows:
         if run_id is None:
             return self._do.told("public_calls", **chosen)
         return self._do.told("public_calls_of_run", run_id=run_id, **chosen)
+
+
+class WatchedRows:
+    """What has changed in a run since somebody looked; the cost of a look does not grow with the run's history."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._do = statements
+
+    def version(self) -> int:
+        """Return a number that another connection's commit changes."""
+        return int(self._do.value("data_version"))
+
+    def _first(self, name: str, **parameters: object) -> Row | None:
+        """Return the first row of a query for people: marks stand where secrets were."""
+        return next(iter(self._do.told(name, **parameters)), None)
+
+    def run(self, run_id: str) -> Row | None:
+        """Return where a run stands."""
+        return self._first("watch_run", run_id=run_id)
+
+    def marks(self, run_id: str) -> Row:
+        """Return the newest numbers: of calls, evidence and questions of all runs, and of checkpoints and steps."""
+        found = self._do.one("watch_marks", run_id=run_id)
+        return found or (0, 0, 0, 0, -1)
+
+    def first_call(self, run_id: str) -> int:
+        """Return the number of the first call of a run, or 0."""
+        return int(self._do.value("watch_first_call", run_id=run_id))
+
+    def last_call(self, run_id: str) -> Row | None:
+        """Return the newest call of a run."""
+        return self._first("watch_last_call", run_id=run_id)
+
+    def steps(self, run_id: str, *, after: int, known: Iterable[str], since: str) -> list[Row]:
+        """Return the steps that are new, open, known to have been open, or moved after ``since``."""
+        chosen = json.dumps(list(known))
+        return list(self._do.told("watch_steps", run_id=run_id, after=after, known=chosen, since=since))
+
+    def new_calls(self, run_id: str, *, after: int, limit: int) -> list[Row]:
+        """Return calls with a higher number than ``after``, lowest first."""
+        return list(self._do.told("watch_new_calls", run_id=run_id, after=after, limit=limit))
+
+    def open_calls(self, run_id: str) -> list[Row]:
+        """Return the calls that may still move."""
+        return list(self._do.told("watch_open_calls", run_id=run_id))
+
+    def call(self, call_no: int) -> Row | None:
+        """Return one call."""
+        return self._first("watch_call", call_no=call_no)
+
+    def calls_of_life(self, run_id: str, *, fence: int, last: int) -> list[Row]:
+        """Return the calls, up to number ``last``, that were started under ``fence`` or a newer one."""
+        return list(self._do.told("watch_calls_of_life", run_id=run_id, fence=fence, last=last))
+
+    def evidence(self, run_id: str, *, after: int) -> list[Row]:
+        """Return newer evidence."""
+        return list(self._do.told("watch_evidence", run_id=run_id, after=after))
+
+    def questions(self, run_id: str, *, after: int) -> list[Row]:
+        """Return newer questions."""
+        return list(self._do.told("watch_questions", run_id=run_id, after=after))
+
+    def question(self, number: int) -> Row | None:
+        """Return one question by its number."""
+        return self._first("watch_question", approval_no=number)
+
+    def checkpoints(self, run_id: str, *, after: int) -> list[Row]:
+        """Return newer checkpoints."""
+        return list(self._do.told("watch_checkpoints", run_id=run_id, after=after))

@@ -9,7 +9,7 @@ from perdure.store.budgets import BudgetRows
 from perdure.store.calls import CallRows
 from perdure.store.consents import ConsentRows
 from perdure.store.endings import EndRows
-from perdure.store.listing import ListedRows
+from perdure.store.listing import ListedRows, WatchedRows
 from perdure.store.origins import OriginRows
 from perdure.store.questions import QuestionRows
 from perdure.store.runs import RunRows, StepRows
@@ -46,6 +46,7 @@ class SqlStore:
         self.listed = ListedRows(self._statements)
         self.budgets = BudgetRows(self._statements)
         self.audit = AuditRows(self._statements)
+        self.watched = WatchedRows(self._statements)
 
     def another(self) -> SqlStore:
         """Return the same ledger on a new connection, for when this one has failed.
@@ -54,6 +55,14 @@ class SqlStore:
             StoreError: it cannot be opened either.
         """
         return SqlStore(self.connection.another(), self._dialect, self._crash_point, self.vault)
+
+    def reader(self) -> SqlStore:
+        """Return the same ledger on a new connection that cannot write, and so never stands in a writer's way.
+
+        Raises:
+            StoreError: it cannot be opened, or stands in memory only.
+        """
+        return SqlStore(self.connection.another(read_only=True), self._dialect, vault=self.vault)
 
     def meta(self, key: str) -> str | None:
         """Return a fact about the ledger itself."""

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from perdure.cli.words.grammar import Commands, Parser, call_id, limit, run_id
 
-NOUNS: dict[str, tuple[str, ...]] = {"runs": ("ls", "show", "cancel"), "calls": ("ls", "show", "explain"), "inbox": ()}
+NOUNS: dict[str, tuple[str, ...]] = {
+    "runs": ("ls", "show", "watch", "cancel"),
+    "calls": ("ls", "show", "explain"),
+    "inbox": (),
+}
+_WATCH = ("watch_cmd", "watch")
 _RUN_STATES = ("queued", "running", "waiting", "succeeded", "failed", "cancelled")
 _CALL_STATES = (
     *("prepared", "awaiting_approval", "running", "in_doubt"),
@@ -15,7 +20,7 @@ _CLASSES = ("external", "memory", "local", "read_only")
 
 def add_to(commands: Commands) -> None:
     """Add them."""
-    runs = commands.noun("runs", "list, show or cancel runs")
+    runs = commands.noun("runs", "list, show, watch or cancel runs")
     ls = runs.add("ls", "list runs, newest first", ("look_cmd", "runs_ls"))
     ls.add_argument("--status", choices=_RUN_STATES, help="only runs in this state")
     ls.add_argument("--name", metavar="NAME", help="only runs of this name; may hold * and ?")
@@ -31,6 +36,14 @@ def add_to(commands: Commands) -> None:
     cancel.add_argument("runs", metavar="RUN", nargs="+", help="ids, unique prefixes, or @last")
     cancel.add_argument("--reason", metavar="TEXT", default="", help="kept with the run")
     cancel.add_argument("--kill-owner", action="store_true", help="kill the process that drives the run first")
+    watch = runs.add("watch", "show what a run does, until it ends or waits; its exit code is returned", _WATCH)
+    watch.add_argument(
+        "run", metavar="RUN", nargs="?", default="@last", help="its id, a unique prefix, or @last (@last)"
+    )
+    watch.add_argument(
+        "--until", choices=("waits", "ended"), default="waits", help="ended: stay while it waits (waits)"
+    )
+    watch.add_argument("--since", metavar="CURSOR", help="what came after this event; 'start' is the beginning")
     calls = commands.noun("calls", "list, show or explain tool calls")
     ls = calls.add("ls", "list calls, oldest first", ("look_cmd", "calls_ls"))
     ls.add_argument("run", metavar="RUN", nargs="?", help="only of this run: its id, a unique prefix, or @last")

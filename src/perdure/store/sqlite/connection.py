@@ -140,7 +140,7 @@ class SqliteConnection:
         if self.has_checksums and self.path != ":memory:":
             wal_check.mark_as_ours(self.path)
 
-    def another(self) -> SqliteConnection:
+    def another(self, *, read_only: bool = False) -> SqliteConnection:
         """Return a new connection to the same file, which must exist.
 
         Raises:
@@ -150,6 +150,7 @@ class SqliteConnection:
             raise StoreError("a ledger in memory cannot be opened anew")
         return SqliteConnection(
             self.path,
+            read_only=read_only,
             allow_network_filesystem=self._allow_network_filesystem,
             vfs=self._given_vfs,
             create=False,

@@ -37,6 +37,10 @@ guarantee, status, attempt, occurrence, idempotency_key, effect_scope, external_
 finished_at, error_code, error_detail, request_ref, response_ref, policy_rule, same_as, parent_call_id, handle, fence,
 simulated, inherited_from
 
+-- columns: watched
+call_no, tool_call_id, tool_namespace, tool_name, step_id, side_effect_class, guarantee, status, attempt, prepared_at,
+started_at, finished_at, updated_at, error_code, external_correlation_id
+
 -- name: insert_run
 INSERT INTO runs (run_id, name, created_at, updated_at, status, entrypoint, run_spec_json, run_spec_hash, job_path,
   policies_json, workspace, deadline_at, run_mode, last_job_prompt)
@@ -773,3 +777,68 @@ ORDER BY call_no
 SELECT {call}
 FROM tool_calls WHERE run_id = :ancestor AND normalized_args_hash = :args_hash AND tool_name = :tool_name
   AND tool_namespace = :namespace AND inherited_from IS NULL ORDER BY call_no
+
+-- What a watcher reads. Rows that are new are found by their numbers and rows that may still move by the index of what is
+-- open: the cost of a look does not grow with the history of the run.
+
+-- name: data_version
+PRAGMA data_version
+
+-- name: watch_run
+SELECT run_id, name, status, reason, attempt, created_at, updated_at, lease_owner, lease_expires_at, active_seconds,
+  error_code, error_detail, lease_fence, run_spec_json
+FROM runs WHERE run_id = :run_id
+
+-- name: watch_steps
+SELECT step_index, step_id, name, phase, status, attempt, created_at, updated_at, error_code
+FROM run_steps WHERE run_id = :run_id
+  AND (step_index > :after OR status IN ('ready','running','blocked') OR step_id IN (SELECT value FROM json_each(:known))
+    OR updated_at >= :since)
+ORDER BY step_index
+
+-- name: watch_new_calls
+SELECT {watched}
+FROM tool_calls WHERE call_no > :after AND +run_id = :run_id ORDER BY call_no LIMIT :limit
+
+-- name: watch_open_calls
+SELECT {watched}
+FROM tool_calls WHERE run_id = :run_id AND status IN ('prepared','awaiting_approval','running','in_doubt')
+ORDER BY call_no
+
+-- name: watch_call
+SELECT {watched}
+FROM tool_calls WHERE call_no = :call_no
+
+-- name: watch_calls_of_life
+SELECT {watched}
+FROM tool_calls WHERE run_id = :run_id AND fence >= :fence AND call_no <= :last ORDER BY call_no
+
+-- name: watch_first_call
+SELECT coalesce(min(call_no), 0) FROM tool_calls WHERE run_id = :run_id
+
+-- name: watch_last_call
+SELECT {watched}
+FROM tool_calls WHERE tool_call_id = :run_id || '.' || (SELECT count(*) FROM tool_calls WHERE run_id = :run_id)
+
+-- name: watch_evidence
+SELECT e.evidence_no, e.tool_call_id, e.kind, e.at, e.actor, e.attempt, e.says, e.ref
+FROM evidence e CROSS JOIN tool_calls c ON c.tool_call_id = e.tool_call_id
+WHERE e.evidence_no > :after AND c.run_id = :run_id ORDER BY e.evidence_no
+
+-- name: watch_questions
+SELECT approval_no, approval_id, tool_call_id, kind, status, summary, created_at, decided_at, actor, answer
+FROM approvals WHERE +run_id = :run_id AND approval_no > :after ORDER BY approval_no
+
+-- name: watch_question
+SELECT approval_no, approval_id, tool_call_id, kind, status, summary, created_at, decided_at, actor, answer
+FROM approvals WHERE approval_no = :approval_no
+
+-- name: watch_checkpoints
+SELECT checkpoint_no, checkpoint_id, step_id, created_at, checkpoint_type
+FROM checkpoints WHERE run_id = :run_id AND checkpoint_no > :after ORDER BY checkpoint_no
+
+-- name: watch_marks
+SELECT (SELECT coalesce(max(call_no), 0) FROM tool_calls), (SELECT coalesce(max(evidence_no), 0) FROM evidence),
+  (SELECT coalesce(max(approval_no), 0) FROM approvals),
+  (SELECT coalesce(max(checkpoint_no), 0) FROM checkpoints WHERE run_id = :run_id),
+  (SELECT coalesce(max(step_index), -1) FROM run_steps WHERE run_id = :run_id)
