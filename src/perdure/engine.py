@@ -27,6 +27,7 @@ from perdure.runtime.budget_desk import BudgetDesk
 from perdure.runtime.claim import kill_owner
 from perdure.runtime.consent import Known
 from perdure.runtime.crashpoints import Knobs
+from perdure.runtime.exports import Exports, reach_of
 from perdure.runtime.faces import Run
 from perdure.runtime.fork_desk import ForkDesk
 from perdure.runtime.forks import fork_of
@@ -105,6 +106,7 @@ class Engine(ForkDesk, BudgetDesk, Trust):
         self._flags = command_flags
         self._entrypoint = entrypoint
         self._ledger = ledger
+        self._exports = Exports(ledger, reach_of(self.state_dir, database))
         ledger_id = ledger.read(lambda s: s.meta("ledger_id"))
         self._around = Surroundings(
             ledger=ledger,
@@ -113,6 +115,7 @@ class Engine(ForkDesk, BudgetDesk, Trust):
             policy=policy,
             knobs=knobs,
             owner=owner,
+            observer=self._exports,
             tuning=tuning or Tuning(),
             sources=Sources(secrets or {}, environ, redactor),
         )
@@ -129,6 +132,7 @@ class Engine(ForkDesk, BudgetDesk, Trust):
     def close(self) -> None:
         """Commit what waits and close the ledger."""
         self._heartbeat.stop()
+        self._exports.stop()
         self._ledger.close()
 
     @property

@@ -15,6 +15,7 @@ OF_CONTRACT = {
     *("run", "resume", "fork", "runs ls", "runs show", "calls ls", "calls show", "calls explain", "inbox", "resolve"),
     *(
         "runs cancel",
+        "runs export",
         "approve",
         "deny",
         "answer",

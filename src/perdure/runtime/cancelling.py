@@ -60,12 +60,11 @@ def is_driven(store: SqlStore, row: RunRow, now: str) -> bool:
 def finish_asked(around: Surroundings) -> None:
     """Cancel the runs whose owner has died before it saw that it should end them."""
     if around.ledger.read(lambda store: store.endings.to_cancel()):
-        around.ledger.run(lambda store: _finish_all(around, store))
+        around.observer.ended(around.ledger.run(lambda store: _finish_all(around, store)))
 
 
-def _finish_all(around: Surroundings, store: SqlStore) -> None:
-    for row in store.endings.to_cancel():
-        finish(around, store, row)
+def _finish_all(around: Surroundings, store: SqlStore) -> list[str]:
+    return [row.run_id for row in store.endings.to_cancel() if finish(around, store, row)]
 
 
 def finish(around: Surroundings, store: SqlStore, row: RunRow) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from perdure.model.errors import NotFound, RunCancelled, UsageError, VerdictRefused
@@ -12,6 +13,7 @@ from perdure.model.toolcall import CallRow, CallStatus, SideEffectClass
 from perdure.runtime import approvals, cancelling, consent, finding, overdue, report, verdicts
 from perdure.runtime.claim import kill_owner
 from perdure.runtime.consent import Answer, Known
+from perdure.runtime.exports import Exports
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.verdicts import Verdict, person
 from perdure.runtime.waiting import waiting
@@ -24,6 +26,7 @@ class Desk(Window, ABC):
     """Looks at runs and takes people's answers; whatever touches a run applies its deadline first (semantics #39)."""
 
     _heartbeat: Heartbeat
+    _exports: Exports
 
     def _touch(self) -> None:
         overdue.end_overdue_runs(self._around)
@@ -167,6 +170,25 @@ class Desk(Window, ABC):
         chosen = self.find_run(run_id)
         return self._ledger.read(lambda store: report.details(store, chosen))
 
+    def export(self, run_id: str) -> list[Path]:
+        """Write every file of a run anew from its rows, and return where they are.
+
+        Raises:
+            NotFound: there is no such run.
+            OSError: its workspace cannot be written.
+        """
+        return self._exports.write_anew(self.find_run(run_id))
+
+    def completion(self, run_id: str) -> dict[str, Any]:
+        """Return the ``perdure.completion/v1`` document of a run that has ended.
+
+        Raises:
+            NotFound: there is no such run.
+            UsageError: it has not ended.
+        """
+        self._touch()
+        return self._exports.completion(self.find_run(run_id)).as_document()
+
     # --- deciding ------------------------------------------------------------------------------------------------
 
     def resolve(
@@ -224,6 +246,7 @@ class Desk(Window, ABC):
         row = self._ledger.run(lambda store: cancelling.cancel(self._around, store, chosen, actor=who, reason=reason))
         if row.cancel_requested_at is not None:
             self._heartbeat.tell_of_cancel(chosen)
+        self._exports.ended([chosen])
         return self.outcome(chosen)
 
     def approve(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 from perdure.core.codec import encode_or_repr
@@ -13,12 +11,13 @@ from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.errors import CallDenied, CallError, DeadlineExceeded, SimulationMissing
 from perdure.model.run import RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import cancelling, challenges, citations, limits, recording
+from perdure.runtime import artifacts, cancelling, challenges, citations, limits, recording
 from perdure.runtime.actions import LIVING_SENDERS
 from perdure.runtime.checkpointing import INTERRUPT, write_checkpoint
 from perdure.runtime.lease import end_children
 from perdure.runtime.life import Life
 from perdure.runtime.steps import block_open_steps
+from perdure.runtime.workspace import measure
 from perdure.store.sql_store import SqlStore
 
 _LOG = logging.getLogger("perdure")
@@ -103,7 +102,7 @@ def interrupt_life(life: Life, store: SqlStore) -> None:
         return
     store.budgets.charge_time(life.run_id, life.fence, active_seconds=limits.charge_time(life), now=life.now())
     how = _with_senders(life, "interrupted")
-    store.runs.end_life(life.run_id, life.fence, how=how, now=life.now(), counts=life.counts(0))
+    store.runs.end_life(life.run_id, life.fence, how=how, now=life.now(), counts=life.counts())
     store.seals.seal(life.run_id, life.now())
 
 
@@ -201,7 +200,7 @@ def _finish(
     error_detail: str | None = None,
     ended_by: str | None = None,
 ) -> None:
-    unmet = len(unmet_effects(life, store))
+    unmet = unmet_effects(life, store)
     store.runs.end(
         life.run_id,
         life.fence,
@@ -274,20 +273,7 @@ def _unmet(life: Life, store: SqlStore, condition: Any) -> str | None:
 
 
 def _record_artifact(life: Life, store: SqlStore, path: str) -> bool:
-    file = life.workspace / path
-    inside = Path(file).resolve().is_relative_to(life.workspace.resolve())
-    if not inside or not file.is_file():
-        return False
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    store.steps.add_artifact(
-        life.run_id,
-        life.fence,
-        path=path,
-        sha256=digest.hexdigest(),
-        size_bytes=file.stat().st_size,
-        now=life.now(),
-    )
-    return True
+    found = measure(life.workspace, path)
+    if found is not None:
+        artifacts.record(life, store, found)
+    return found is not None

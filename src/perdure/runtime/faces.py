@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -10,9 +11,11 @@ from types import MappingProxyType
 from typing import Any
 
 from perdure.core.codec import from_tagged
+from perdure.core.packet import ResumePacket
+from perdure.model.artifact import Artifact
 from perdure.model.errors import UsageError
 from perdure.model.secret import Secret
-from perdure.runtime import pauses, saying
+from perdure.runtime import artifacts, pauses, saying
 from perdure.runtime.checkpointing import STEP_BOUNDARY, write_checkpoint
 from perdure.runtime.door import Door, parse_options
 from perdure.runtime.frame import current_step
@@ -20,6 +23,7 @@ from perdure.runtime.phases import Phases
 from perdure.runtime.request import CallRequest
 from perdure.runtime.steps import Step, outline, skip_step
 from perdure.runtime.turns import Asker, AsyncTurn, ReadCalls, Turn, turn_request
+from perdure.runtime.workspace import WORK_PRODUCTS, measure
 
 
 class _Face:
@@ -48,6 +52,22 @@ class _Face:
     def workspace(self) -> Path:
         """The run's own folder; it survives between lives."""
         return self._life.workspace
+
+    @property
+    def work_products(self) -> Path:
+        """The folder of the workspace that results are meant for."""
+        return self._life.workspace / WORK_PRODUCTS
+
+    @property
+    def resume_packet(self) -> ResumePacket | None:
+        """What an earlier life has left, as this one began; ``None`` in the first; ``str()`` is the page (R113)."""
+        return self._life.files.packet
+
+    @property
+    def replay_note(self) -> str:
+        """What to append to a model's continuation prompt, so that nothing is done again; empty at first (R118)."""
+        packet = self._life.files.packet
+        return "" if packet is None else packet.replay_note
 
     @property
     def attempt(self) -> int:
@@ -110,6 +130,15 @@ class _Face:
 
     def _ask(self, question: str, options: Sequence[str] | None) -> CallRequest:
         return pauses.ask_request(self._door, question, options)
+
+    def _measured(self, path: str | Path) -> Artifact:
+        life = self._life
+        life.check_open()
+        relative = os.path.relpath(path, life.workspace) if os.path.isabs(path) else os.fspath(path)
+        found = measure(life.workspace, relative)
+        if found is None:
+            raise UsageError(f"run.artifact: {relative} is no file of the workspace {life.workspace}")
+        return found
 
     def _memo(self, name: str, function: Any, args: Any, kwargs: Any, key: Any) -> CallRequest:
         return self._door.memo_request(name, function, args, kwargs, key)
@@ -225,6 +254,19 @@ class Run(_Face):
         scope = current_step.get() or life.root
         return life.ledger.run(lambda store: write_checkpoint(life, store, scope, STEP_BOUNDARY))
 
+    def artifact(self, path: str | Path) -> Artifact:
+        """Record a file of the workspace with its SHA-256, so that packets and reports tell of it (R061).
+
+        Args:
+            path: relative to the workspace, or absolute and inside it.
+
+        Raises:
+            UsageError: there is no such file, or it is outside the workspace.
+        """
+        life, found = self._life, self._measured(path)
+        life.ledger.run(lambda store: artifacts.record(life, store, found))
+        return found
+
 
 class AsyncRun(_Face):
     """The run of ``async def main(run)``: the same names, awaited."""
@@ -285,3 +327,13 @@ class AsyncRun(_Face):
         life.check_open()
         scope = current_step.get() or life.root
         return str(await commit(life, lambda store: write_checkpoint(life, store, scope, STEP_BOUNDARY)))
+
+    async def artifact(self, path: str | Path) -> Artifact:
+        """Record a file of the workspace with its SHA-256. Arguments and errors as in ``Run.artifact``."""
+        from asyncio import to_thread
+
+        from perdure.runtime.drive_async import commit
+
+        life, found = self._life, await to_thread(self._measured, path)
+        await commit(life, lambda store: artifacts.record(life, store, found))
+        return found

@@ -103,7 +103,7 @@ def _leave(life: Life, store: SqlStore, lost: list[Unsaved]) -> None:
     if not sending and not len(life.operations):
         _take_back_unsent(life, store)
         # The owner lives on, perhaps for long; it says itself that it has left the run.
-        store.runs.end_life(life.run_id, life.fence, how="store failed", now=life.now(), counts=life.counts(0))
+        store.runs.end_life(life.run_id, life.fence, how="store failed", now=life.now(), counts=life.counts())
 
 
 def _leave_one(life: Life, store: SqlStore, item: Unsaved) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from perdure.model.errors import StorageFault, StoreError
 from perdure.ports.store import CrashPoint, no_crash_point
+from perdure.store.changes import Listener
 from perdure.store.sql_store import SqlStore
 from perdure.store.vault import Vault
 
@@ -110,6 +111,10 @@ class Ledger:
                 self._commit(self._drain())
             self._store.connection.check()
             return work(self._store)
+
+    def listen(self, listener: Listener) -> None:
+        """Let ``listener`` be told what each commit has changed, after it returned; it must be quick and not raise."""
+        self._store.changes.listener = listener
 
     def flush(self) -> None:
         """Return when everything handed in before is durable.
@@ -232,8 +237,10 @@ class Ledger:
             connection.commit()
         except BaseException:
             _roll_back(connection)
+            self._store.changes.undo(0)
             raise
         self._crash_point("after commit")
+        self._store.changes.committed()
 
     def _perform_first(self, member: Member[Any]) -> None:
         """Perform the first member of a group: nothing stands before it, so that the transaction is its savepoint."""
@@ -243,12 +250,14 @@ class Ledger:
             raise
         except Exception as problem:
             self._store.connection.rollback()
+            self._store.changes.undo(0)
             member.error = problem
             self._store.connection.begin()
 
     def _perform(self, member: Member[Any]) -> None:
         connection = self._store.connection
         connection.savepoint()
+        mark = self._store.changes.mark()
         try:
             member.value = member.work(self._store)
         except StorageFault:
@@ -257,6 +266,7 @@ class Ledger:
             if not connection.in_transaction():
                 raise StorageFault(f"the transaction was gone after an error: {problem}") from problem
             connection.undo_to_savepoint()
+            self._store.changes.undo(mark)
             member.error = problem
         else:
             connection.release()

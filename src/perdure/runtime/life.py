@@ -8,10 +8,10 @@ import os
 import random
 import secrets
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from perdure.core.policy import evaluate
 from perdure.core.redact import Redactor
@@ -29,6 +29,7 @@ from perdure.runtime.crashpoints import Knobs, Place
 from perdure.runtime.frame import Frame, StepScope
 from perdure.runtime.lease import LEASE_SECONDS
 from perdure.runtime.ledger import Ledger
+from perdure.runtime.life_files import LifeFiles
 from perdure.runtime.lineage import Lineage
 from perdure.runtime.operations import Operations
 from perdure.runtime.registry import AnyTool, Registry
@@ -65,6 +66,25 @@ class Tuning:
     stand_ins: StandIns | None = None
 
 
+class Observer(Protocol):
+    """Is told of lives after their commits, and writes the files of runs; nothing it does may stop a run."""
+
+    def began(self, run_id: str, life: Life, /) -> None:
+        """A life has claimed its run."""
+
+    def entering(self, run_id: str, life: Life, /) -> None:
+        """What was started is settled, and the program is entered next."""
+
+    def closing(self, run_id: str, life: Life, /) -> None:
+        """The program is over, and its end is written next."""
+
+    def left(self, run_id: str, /) -> None:
+        """A life's end is committed."""
+
+    def ended(self, run_ids: Iterable[str], /) -> None:
+        """Runs were ended without a life: by their deadline, or by a person."""
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What every life of an engine shares; clock, ids and randomness come from here."""
@@ -75,6 +95,7 @@ class Surroundings:
     policy: Policy
     knobs: Knobs
     owner: Owner
+    observer: Observer
     tuning: Tuning = field(default_factory=Tuning)
     sources: Sources = field(default_factory=lambda: Sources({}, {}, Redactor()))
     random_unit: Callable[[], float] = random.random
@@ -133,6 +154,7 @@ class Life(_Rows):
         self.vault = around.ledger.vault
         folder = Path(run.job_path).parent if run.job_path else None
         self.sources = around.sources.with_declared(spec.get("secrets") or {}, folder)
+        self.files = LifeFiles()
         self.origin = Origin()
         self.lineage = Lineage()
         self.context = Context()
@@ -226,9 +248,10 @@ class Life(_Rows):
             self.failure = problem
         self.close()
 
-    def counts(self, unmet: int) -> LifeCounts:
+    def counts(self, unmet: Sequence[CallRow] = ()) -> LifeCounts:
         """Return what this life did."""
-        return LifeCounts(self.replayed, self.settled, self.challenged, unmet)
+        ids = tuple(row.tool_call_id for row in unmet)
+        return LifeCounts(self.replayed, self.settled, self.challenged, len(ids), ids)
 
     def place(self, frame: Frame, tool_name: str | None = None, tool_call_id: str | None = None) -> Place:
         """Return where physical work stands, for the crash knobs."""

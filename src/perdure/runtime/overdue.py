@@ -16,12 +16,14 @@ def end_overdue_runs(around: Surroundings) -> None:
     """End every waiting run whose absolute deadline has passed; what is in doubt stays in the inbox."""
     now = around.clock.now()
     if around.ledger.read(lambda store: store.runs.overdue(now)):
-        around.ledger.run(lambda store: _end_all(store, now))
+        around.observer.ended(around.ledger.run(lambda store: _end_all(store, now)))
 
 
-def _end_all(store: SqlStore, now: str) -> None:
-    for run in store.runs.overdue(now):
+def _end_all(store: SqlStore, now: str) -> list[str]:
+    overdue = store.runs.overdue(now)
+    for run in overdue:
         _end(store, run, now)
+    return [run.run_id for run in overdue]
 
 
 def _end(store: SqlStore, run: RunRow, now: str) -> None:

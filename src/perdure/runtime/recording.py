@@ -14,7 +14,7 @@ from perdure.model.errors import CallError, ConstraintViolated, LeaseLost, Perdu
 from perdure.model.toolcall import INNER_NAMESPACES, CallKey, CallRow, CallStatus, Evidence, ReplayPolicy
 from perdure.ports.clock import after
 from perdure.ports.tool import Probe, ToolFailed
-from perdure.runtime import escalations
+from perdure.runtime import artifacts, escalations
 from perdure.runtime.actions import Ended, Outcome
 from perdure.runtime.life import Life
 from perdure.store.questions import NOTICE_KIND
@@ -57,6 +57,7 @@ def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -
     if row.attempt > 1 or row.status is CallStatus.IN_DOUBT:
         add_evidence(life, store, row, "attempt", "done", ref=ref)
         close_question(life, store, row, "the call succeeded")
+    artifacts.record_of_receipt(life, store, row, receipt.text)
     life.delivered = seq
     escalations.note_success(life, store, row)
     if row.tool_namespace not in INNER_NAMESPACES:

@@ -25,7 +25,7 @@ from perdure.runtime.phases import review
 from perdure.runtime.registry import Registry
 from perdure.runtime.steps import steps_by_name
 from perdure.runtime.stopping import Doing, Stopping, listening
-from perdure.store.modes import make_workspace
+from perdure.store.modes import refuse_workspace_link
 from perdure.store.sql_store import SqlStore
 
 
@@ -73,9 +73,10 @@ class Runner:
         life = Life(around, row, job.spec, job.registry, fence=fence, waits=job.waits, is_async=is_async)
         life.critic = job.critic
         around.ledger.run(lambda store: _load(life, store))
+        refuse_workspace_link(life.workspace)
         if life.lineage.ancestors:
             bring_files(life)
-        make_workspace(life.workspace)
+        around.observer.began(life.run_id, life)
         self._heartbeat.add(life)
         return life
 
@@ -164,7 +165,9 @@ class Runner:
         """Return the rows that must be settled before the agent is entered: none where the deadline has passed."""
         if starting.deadline_problem(life) is not None:
             return []
-        return life.ledger.read(lambda store: started_rows(store, life))
+        found = life.ledger.read(lambda store: started_rows(store, life))
+        life.files.in_flight = tuple(row.call_no for row in found)
+        return found
 
     def barred(self, life: Life) -> Ending | None:
         """Take the rows of earlier lives as unmet; return why the agent may not be entered, or ``None`` (R3, R202)."""
@@ -177,6 +180,7 @@ class Runner:
             )
 
         waits = life.ledger.read(doubtful)
+        life.around.observer.entering(life.run_id, life)
         problem = starting.deadline_problem(life)
         if problem is not None:
             return Ending(error=problem)
@@ -198,6 +202,7 @@ class Runner:
         self._end_children(life)
         if not isinstance(life.failure, LeaseLost | StoreError):
             life.ledger.run(lambda store: interrupt_life(life, store))
+            life.around.observer.left(life.run_id)
 
     def _end_children(self, life: Life) -> None:
         if life.failure is None and self._heartbeat.alone(life):
@@ -215,11 +220,14 @@ class Runner:
         if isinstance(ending.error, LeaseLost | StoreError):
             raise ending.error
         self._end_children(life)
+        observer = life.around.observer
+        observer.closing(life.run_id, life)
         try:
             life.ledger.run(lambda store: end_life(life, store, ending))
         except StoreError as problem:
             # A receipt that shared this commit has said more: which call succeeded, and the line to type.
             raise life.failure or problem from problem
+        observer.left(life.run_id)
 
 
 def started_rows(store: SqlStore, life: Life) -> list[CallRow]:

@@ -20,7 +20,7 @@ from perdure.runtime.checkpointing import pre_side_effect
 from perdure.runtime.life import Life
 from perdure.runtime.operations import Operation
 from perdure.runtime.request import CallRequest
-from perdure.store.calls import NewCall
+from perdure.store.new_call import NewCall
 from perdure.store.sql_store import SqlStore
 
 

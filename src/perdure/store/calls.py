@@ -3,54 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.transitions import CallEvent, next_call_status
 from perdure.model.errors import CancelSeen, LeaseLost, StoreError
-from perdure.model.toolcall import CallKey, CallRow, CallStatus, Evidence, ReplayPolicy, SideEffectClass, UnmetRow
+from perdure.model.toolcall import (
+    CHALLENGED,
+    CallKey,
+    CallRow,
+    CallStatus,
+    Evidence,
+    ReplayPolicy,
+    SideEffectClass,
+    UnmetRow,
+)
 from perdure.ports.store import Row
+from perdure.store.changes import Changes
+from perdure.store.new_call import NewCall, minted
 from perdure.store.payloads import Payloads
 from perdure.store.statements import Statements
-
-
-@dataclass(frozen=True, slots=True)
-class NewCall:
-    """Everything a minted row holds."""
-
-    tool_call_id: str
-    run_id: str
-    step_id: str
-    key: CallKey
-    raw_tool_name: str
-    side_effect_class: SideEffectClass
-    replay_policy: ReplayPolicy
-    guarantee: str
-    policy_rule: str | None
-    effect_scope: str | None
-    occurrence: int
-    idempotency_key: str
-    dedupe_key: str | None
-    status: CallStatus
-    fence: int
-    branch: str
-    parent_call_id: str | None
-    repeat_of: str | None
-    request: str
-    call_index: int | None = None
-    key_expires_at: str | None = None
-    valid_until: str | None = None
-    not_before: str | None = None
-    error_code: str | None = None
-    error_detail: str | None = None
-    simulated: int = 0
 
 
 class CallRows:
     """The ``tool_calls``, ``evidence`` and ``payloads`` tables."""
 
-    def __init__(self, statements: Statements) -> None:
+    def __init__(self, statements: Statements, changes: Changes) -> None:
         self._do = statements
+        self._changes = changes
         self._payloads = Payloads(statements)
 
     # --- reading -------------------------------------------------------------------------------------------------
@@ -203,7 +182,9 @@ class CallRows:
             error_detail=new.error_detail,
             simulated=new.simulated,
         )
-        return _minted(self._do.last_row(), new, now)
+        note = new.error_code or ("attempt 1" if running else "")
+        self._changes.tell(new.run_id, "call", new.tool_call_id, new.key.tool_name, new.status, now, note)
+        return minted(self._do.last_row(), new, now)
 
     def start(
         self,
@@ -227,6 +208,7 @@ class CallRows:
             key_expires_at=key_expires_at,
             repeat_of=repeat_of,
         )
+        self._moved(row, CallStatus.RUNNING, now, f"attempt {row.attempt + 1}")
 
     def _begin(self, name: str, *, run_id: str, fence: int, **parameters: Any) -> None:
         """Write a row that may start; ``CancelSeen`` where somebody has asked for the run's end, which it looks at."""
@@ -240,6 +222,7 @@ class CallRows:
         """Undo a start that nothing followed: the attempt was not made and is not counted."""
         next_call_status(row.status, CallEvent.RERUN)
         self._do.write_one("take_back_call", call_no=row.call_no, status=row.status, fence=fence, now=now)
+        self._moved(row, CallStatus.PREPARED, now, "nothing was sent")
 
     def try_succeed(
         self, row: CallRow, fence: int, now: str, *, response: str, ref: str | None, delivered_seq: int | None
@@ -256,6 +239,8 @@ class CallRows:
             ref=ref,
             delivered_seq=delivered_seq,
         )
+        if changed == 1:
+            self._moved(row, CallStatus.SUCCEEDED, now, "")
         return changed == 1
 
     def succeed(
@@ -296,6 +281,7 @@ class CallRows:
         )
         if row.status.settled:
             self._do.write("seal_again", run_id=row.run_id, tool_call_id=row.tool_call_id)
+        self._moved(row, to_status, now, error_code or "")
         return to_status
 
     def challenge(self, row: CallRow, fence: int, now: str, *, response: str, error_detail: str) -> None:
@@ -310,6 +296,7 @@ class CallRows:
             response=self._payloads.keep(response),
             error_detail=error_detail,
         )
+        self._moved(row, CallStatus.FAILED, now, CHALLENGED)
 
     def amend(self, row: CallRow, fence: int, now: str, *, response: str, ref: str | None) -> None:
         """Add the value that a person left out when they said that a call had happened."""
@@ -345,39 +332,8 @@ class CallRows:
             ref=evidence.ref,
         )
 
-
-def _minted(call_no: int, new: NewCall, now: str) -> CallRow:
-    running = new.status is CallStatus.RUNNING
-    return CallRow(
-        call_no=call_no,
-        tool_call_id=new.tool_call_id,
-        run_id=new.run_id,
-        step_id=new.step_id,
-        tool_namespace=new.key.namespace,
-        tool_name=new.key.tool_name,
-        side_effect_class=new.side_effect_class,
-        replay_policy=new.replay_policy,
-        status=new.status,
-        attempt=1 if running else 0,
-        occurrence=new.occurrence,
-        args_hash=new.key.args_hash,
-        effect_scope=new.effect_scope,
-        idempotency_key=new.idempotency_key,
-        fence=new.fence,
-        branch=new.branch,
-        parent_call_id=new.parent_call_id,
-        dedupe_key=new.dedupe_key,
-        repeat_of=new.repeat_of,
-        key_expires_at=new.key_expires_at,
-        not_before=new.not_before,
-        started_at=now if running else None,
-        finished_at=now if new.status.settled else None,
-        error_code=new.error_code,
-        error_detail=new.error_detail,
-        prepared_at=now,
-        valid_until=new.valid_until,
-        simulated=new.simulated,
-    )
+    def _moved(self, row: CallRow, status: CallStatus, now: str, note: str) -> None:
+        self._changes.tell(row.run_id, "call", row.tool_call_id, row.tool_name, status, now, note)
 
 
 _CLASSES = {item.value: item for item in SideEffectClass}

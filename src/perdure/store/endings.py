@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.model.run import RunRow
+from perdure.model.run import RunRow, RunStatus, WaitReason
+from perdure.store.changes import Changes
 from perdure.store.runs import run_of
 from perdure.store.statements import Statements
 
@@ -22,8 +23,9 @@ class CancelRow:
 class EndRows:
     """What the tables know of the ends of lives and phases."""
 
-    def __init__(self, statements: Statements) -> None:
+    def __init__(self, statements: Statements, changes: Changes) -> None:
         self._do = statements
+        self._changes = changes
 
     # --- cancelling ----------------------------------------------------------------------------------------------
 
@@ -43,6 +45,7 @@ class EndRows:
             actor=actor,
             reason=reason,
         )
+        self._changes.tell(row.run_id, "run", row.run_id, "", RunStatus.CANCELLED, now)
         return row.lease_fence + 1
 
     def cancel_asked(self, run_id: str, fence: int) -> bool:
@@ -78,6 +81,7 @@ class EndRows:
     def park_crash_loop(self, row: RunRow, now: str) -> None:
         """Let a run wait for a person because its lives end in crashes."""
         self._do.write_one("park_crash_loop", run_id=row.run_id, fence=row.lease_fence, now=now)
+        self._changes.tell(row.run_id, "run", row.run_id, "", RunStatus.WAITING, now, WaitReason.CRASH_LOOP)
 
     def crash_loops(self) -> list[RunRow]:
         """Return the runs that wait because they crash again and again, oldest first."""

@@ -49,15 +49,24 @@ def make_workspace(folder: Path) -> None:
     """Make the folder of a run, inside one that is the owner's only.
 
     Raises:
-        StoreError: something else stands there: a link could lead a run's files anywhere.
+        StoreError: it cannot be made, or something else stands there.
     """
+    refuse_workspace_link(folder)
     make_folder(folder.parent)
+    make_folder(folder)
+
+
+def refuse_workspace_link(folder: Path) -> None:
+    """Refuse a link where a run's folder is to be.
+
+    Raises:
+        StoreError: one stands there: it could lead a run's files anywhere.
+    """
     if folder.is_symlink():
         raise StoreError(
             f"{folder} is a link, and a run writes its files there",
             next_command=f"look where it leads, and remove it: rm {folder}",
         )
-    make_folder(folder)
 
 
 def make_database(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from perdure.store.changes import Changes
 from perdure.store.statements import Statements
 
 
@@ -56,8 +57,9 @@ NOTICE_KIND = "question"
 class QuestionRows:
     """The ``approvals`` table."""
 
-    def __init__(self, statements: Statements) -> None:
+    def __init__(self, statements: Statements, changes: Changes) -> None:
         self._do = statements
+        self._changes = changes
 
     def ask(
         self,
@@ -87,6 +89,7 @@ class QuestionRows:
             request_hash=request_hash,
             expires_at=expires_at,
         )
+        self._changes.tell(run_id, "question", approval_id, kind, "open", now, tool_call_id or "")
 
     def get(self, approval_id: str) -> Question | None:
         """Return one question by its id."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from perdure.model.run import Owner, RunRow, RunStatus, StepStatus
 from perdure.ports.store import Row
+from perdure.store.changes import Changes
 from perdure.store.statements import Statements
 
 
@@ -41,6 +42,8 @@ class StepRow:
     attempt: int
     error_code: str | None
     error_detail: str | None
+    created_at: str = ""
+    updated_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class LifeCounts:
     settled: int = 0
     challenged: int = 0
     unmet: int = 0
+    unmet_calls: tuple[str, ...] = ()
 
 
 def owner_text(owner: Owner) -> str:
@@ -67,8 +71,9 @@ def owner_from_text(text: str) -> Owner:
 class RunRows:
     """The ``runs`` and ``run_attempts`` tables."""
 
-    def __init__(self, statements: Statements) -> None:
+    def __init__(self, statements: Statements, changes: Changes) -> None:
         self._do = statements
+        self._changes = changes
 
     def insert(self, **fields: Any) -> None:
         """Insert a queued run; ``policies`` is a JSON list, empty when left out."""
@@ -108,6 +113,7 @@ class RunRows:
         self._do.write_one("claim_run", run_id=row.run_id, fence=row.lease_fence, owner=text, expires=expires, now=now)
         fence = row.lease_fence + 1
         self._do.write("insert_attempt", run_id=row.run_id, attempt=row.attempt + 1, fence=fence, owner=text, now=now)
+        self._changes.tell(row.run_id, "life", str(row.attempt + 1), "", "began", now, f"process {owner.pid}")
         return fence
 
     def overdue(self, now: str) -> list[RunRow]:
@@ -117,6 +123,7 @@ class RunRows:
     def expire(self, run_id: str, fence: int, *, now: str, error_detail: str) -> None:
         """End a waiting run because its deadline has passed."""
         self._do.write_one("expire_run", run_id=run_id, fence=fence, now=now, error_detail=error_detail)
+        self._changes.tell(run_id, "run", run_id, "", RunStatus.FAILED, now, "deadline")
 
     def queue(self, run_id: str, status: RunStatus, now: str) -> int:
         """Make a waiting or failed run claimable again."""
@@ -160,10 +167,11 @@ class RunRows:
             ended_by=ended_by,
             active_seconds=active_seconds,
         )
+        self._changes.tell(run_id, "run", run_id, "", status, now, reason or error_code or "")
 
     def end_life(self, run_id: str, fence: int, *, how: str, now: str, counts: LifeCounts) -> None:
         """Write how a life ended; a life that already ended keeps its first word."""
-        self._do.write(
+        written = self._do.write(
             "end_attempt",
             run_id=run_id,
             fence=fence,
@@ -173,12 +181,15 @@ class RunRows:
             settled=counts.settled,
             challenged=counts.challenged,
             unmet=counts.unmet,
+            unmet_json=json.dumps(counts.unmet_calls) if counts.unmet_calls else None,
         )
+        if written:
+            self._changes.tell(run_id, "life", "", "", how, now)
 
     def life(self, run_id: str, fence: int) -> LifeRow | None:
         """Return the life that held ``fence``."""
         row = self._do.one("get_attempt", run_id=run_id, fence=fence)
-        return _life(row) if row else None
+        return life_row(row) if row else None
 
     def has_left(self, row: RunRow, owner: Owner) -> bool:
         """Return whether a living process has given up the life that stands in ``row``: it said so itself."""
@@ -187,7 +198,7 @@ class RunRows:
 
     def lives(self, run_id: str) -> list[LifeRow]:
         """Return all lives, first to last."""
-        return [_life(row) for row in self._do.rows("list_attempts", run_id=run_id)]
+        return [life_row(row) for row in self._do.rows("list_attempts", run_id=run_id)]
 
     def point(self, run_id: str, fence: int, *, step_id: str, checkpoint_id: str | None, now: str) -> None:
         """Set the run's pointers to its current step and last checkpoint (R017)."""
@@ -198,14 +209,15 @@ class RunRows:
     def last_life(self, run_id: str) -> LifeRow | None:
         """Return the newest life."""
         row = self._do.one("last_attempt", run_id=run_id)
-        return _life(row) if row else None
+        return life_row(row) if row else None
 
 
 class StepRows:
     """The ``run_steps``, ``checkpoints`` and ``artifacts`` tables."""
 
-    def __init__(self, statements: Statements) -> None:
+    def __init__(self, statements: Statements, changes: Changes) -> None:
         self._do = statements
+        self._changes = changes
 
     def insert(
         self,
@@ -233,6 +245,7 @@ class StepRows:
             status=status,
             error_detail=error_detail,
         )
+        self._changes.tell(run_id, "step", step_id, name, StepStatus.RUNNING, now)
 
     def get(self, run_id: str, name: str, occurrence: int) -> StepRow | None:
         """Return a step by its name and count."""
@@ -241,7 +254,7 @@ class StepRows:
 
     def list(self, run_id: str) -> list[StepRow]:
         """Return all steps by index."""
-        return [_step(row[:9]) for row in self._do.rows("list_steps", run_id=run_id)]
+        return [_step(row) for row in self._do.rows("list_steps", run_id=run_id)]
 
     def move(
         self,
@@ -265,6 +278,7 @@ class StepRows:
             error_code=error_code,
             error_detail=error_detail,
         )
+        self._changes.tell(step_id.rpartition(".s")[0], "step", step_id, "", status, now, error_code or "")
 
     def close(
         self,
@@ -318,9 +332,19 @@ class StepRows:
         """Return how many checkpoints a run has."""
         return int(self._do.value("count_checkpoints", run_id=run_id))
 
-    def add_artifact(self, run_id: str, fence: int, *, path: str, sha256: str, size_bytes: int, now: str) -> None:
-        """Record a file with its hash; the same file twice is one row."""
-        self._do.write(
+    def add_artifact(
+        self,
+        run_id: str,
+        fence: int,
+        *,
+        path: str,
+        sha256: str,
+        size_bytes: int,
+        now: str,
+        tool_call_id: str | None = None,
+    ) -> None:
+        """Record a file with its hash, and point the run at it (R017); what is known already is no new row."""
+        added = self._do.write(
             "add_artifact",
             run_id=run_id,
             fence=fence,
@@ -328,7 +352,10 @@ class StepRows:
             sha256=sha256,
             size_bytes=size_bytes,
             now=now,
+            tool_call_id=tool_call_id,
         )
+        if added:
+            self._do.write_one("point_at_artifact", run_id=run_id, fence=fence, path=path, now=now)
 
     def artifacts(self, run_id: str) -> Iterator[Row]:
         """Yield (path, sha256, size_bytes, created_at)."""
@@ -363,7 +390,8 @@ def run_of(row: Row) -> RunRow:
     )
 
 
-def _life(row: Row) -> LifeRow:
+def life_row(row: Row) -> LifeRow:
+    """Return a row of the columns ``life``."""
     return LifeRow(row[0], row[1], owner_from_text(row[2]), *row[3:])
 
 

@@ -7,11 +7,13 @@ from perdure.ports.store import CrashPoint, SqlConnection, no_crash_point
 from perdure.store.audit import AuditRows
 from perdure.store.budgets import BudgetRows
 from perdure.store.calls import CallRows
+from perdure.store.changes import Changes
 from perdure.store.consents import ConsentRows
 from perdure.store.endings import EndRows
 from perdure.store.listing import ListedRows, WatchedRows
 from perdure.store.origins import OriginRows
 from perdure.store.questions import QuestionRows
+from perdure.store.reports import ReportRows
 from perdure.store.runs import RunRows, StepRows
 from perdure.store.seals import SealRows
 from perdure.store.statements import Statements
@@ -34,12 +36,13 @@ class SqlStore:
         self._dialect = dialect
         self._crash_point = crash_point
         self._statements = Statements(connection, dialect, crash_point, self.vault)
-        self.runs = RunRows(self._statements)
-        self.steps = StepRows(self._statements)
-        self.calls = CallRows(self._statements)
-        self.endings = EndRows(self._statements)
+        self.changes = Changes()
+        self.runs = RunRows(self._statements, self.changes)
+        self.steps = StepRows(self._statements, self.changes)
+        self.calls = CallRows(self._statements, self.changes)
+        self.endings = EndRows(self._statements, self.changes)
         self.turns = TurnRows(self._statements)
-        self.questions = QuestionRows(self._statements)
+        self.questions = QuestionRows(self._statements, self.changes)
         self.consents = ConsentRows(self._statements)
         self.origins = OriginRows(self._statements)
         self.seals = SealRows(self._statements)
@@ -47,6 +50,7 @@ class SqlStore:
         self.budgets = BudgetRows(self._statements)
         self.audit = AuditRows(self._statements)
         self.watched = WatchedRows(self._statements)
+        self.reports = ReportRows(self._statements)
 
     def another(self) -> SqlStore:
         """Return the same ledger on a new connection, for when this one has failed.

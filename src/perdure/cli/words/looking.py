@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.cli.words.grammar import Commands, Parser, call_id, limit, run_id
 
 NOUNS: dict[str, tuple[str, ...]] = {
-    "runs": ("ls", "show", "watch", "cancel"),
+    "runs": ("ls", "show", "watch", "cancel", "export"),
     "calls": ("ls", "show", "explain"),
     "inbox": (),
 }
@@ -44,6 +44,7 @@ def add_to(commands: Commands) -> None:
         "--until", choices=("waits", "ended"), default="waits", help="ended: stay while it waits (waits)"
     )
     watch.add_argument("--since", metavar="CURSOR", help="what came after this event; 'start' is the beginning")
+    run_id(runs.add("export", "write the files of a run anew from the ledger", ("files_cmd", "export")))
     calls = commands.noun("calls", "list, show or explain tool calls")
     ls = calls.add("ls", "list calls, oldest first", ("look_cmd", "calls_ls"))
     ls.add_argument("run", metavar="RUN", nargs="?", help="only of this run: its id, a unique prefix, or @last")

@@ -83,7 +83,7 @@ VALUES (:run_id, :attempt, :fence, :owner, :now)
 
 -- name: end_attempt
 UPDATE run_attempts SET ended_at = :now, how = :how, replayed = :replayed, settled = :settled,
-  challenged = :challenged, unmet = :unmet
+  challenged = :challenged, unmet = :unmet, unmet_json = :unmet_json
 WHERE run_id = :run_id AND fence = :fence AND ended_at IS NULL
 
 -- name: get_attempt
@@ -446,10 +446,15 @@ WHERE run_id = :run_id
 ORDER BY call_no LIMIT :limit
 
 -- name: add_artifact
-INSERT INTO artifacts (run_id, path, sha256, size_bytes, created_at)
-SELECT :run_id, :path, :sha256, :size_bytes, :now
+INSERT OR REPLACE INTO artifacts (run_id, path, sha256, size_bytes, created_at, tool_call_id)
+SELECT :run_id, :path, :sha256, :size_bytes, :now, :tool_call_id
 WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
-  AND NOT EXISTS (SELECT 1 FROM artifacts WHERE run_id = :run_id AND path = :path AND sha256 = :sha256)
+  AND :sha256 IS NOT (SELECT sha256 FROM artifacts WHERE run_id = :run_id AND path = :path
+    ORDER BY artifact_no DESC LIMIT 1)
+
+-- name: point_at_artifact
+UPDATE runs SET final_artifact_ref = :path, updated_at = max(updated_at, :now)
+WHERE run_id = :run_id AND lease_fence = :fence
 
 -- name: list_artifacts
 SELECT path, sha256, size_bytes, created_at FROM artifacts WHERE run_id = :run_id ORDER BY artifact_no
@@ -842,3 +847,70 @@ SELECT (SELECT coalesce(max(call_no), 0) FROM tool_calls), (SELECT coalesce(max(
   (SELECT coalesce(max(approval_no), 0) FROM approvals),
   (SELECT coalesce(max(checkpoint_no), 0) FROM checkpoints WHERE run_id = :run_id),
   (SELECT coalesce(max(step_index), -1) FROM run_steps WHERE run_id = :run_id)
+
+-- name: recent_calls
+WITH RECURSIVE newest(n) AS (SELECT :last UNION ALL SELECT n - 1 FROM newest WHERE n > :first)
+SELECT {call}
+FROM newest JOIN tool_calls ON tool_call_id = :run_id || '.' || n ORDER BY n
+
+-- name: newest_checkpoint
+SELECT c.checkpoint_id, c.checkpoint_type, c.created_at, s.step_id, s.name, s.phase, s.step_index
+FROM checkpoints c JOIN run_steps s ON s.step_id = c.step_id
+WHERE c.run_id = :run_id ORDER BY c.checkpoint_no DESC LIMIT 1
+
+-- name: newest_files
+SELECT path, sha256, size_bytes, created_at, tool_call_id, count(*) OVER ()
+FROM artifacts a WHERE run_id = :run_id
+  AND artifact_no = (SELECT max(artifact_no) FROM artifacts b WHERE b.run_id = a.run_id AND b.path = a.path)
+ORDER BY artifact_no DESC LIMIT :limit
+
+-- name: final_artifact
+SELECT final_artifact_ref FROM runs WHERE run_id = :run_id
+
+-- name: class_counts
+SELECT side_effect_class, status, count(*) FROM tool_calls
+WHERE run_id = :run_id AND tool_namespace NOT IN ('memo','model','agent','timer','ask','critic') GROUP BY 1, 2
+
+-- name: newest_effects
+SELECT {call}, count(*) OVER ()
+FROM tool_calls WHERE run_id = :run_id AND side_effect_class IN ('external','memory') AND status = 'succeeded'
+ORDER BY call_no DESC LIMIT :limit
+
+-- name: replayed_effects
+SELECT {call}, count(*) OVER ()
+FROM tool_calls WHERE run_id = :run_id AND side_effect_class IN ('external','memory') AND fence < :fence
+  AND status IN ('succeeded', 'failed', 'abandoned') AND error_code IS NOT 'challenged'
+  AND tool_call_id NOT IN (SELECT value FROM json_each(:unmet))
+ORDER BY call_no DESC LIMIT :limit
+
+-- name: settled_calls
+SELECT {call}, count(*) OVER ()
+FROM tool_calls WHERE run_id = :run_id AND status <> 'in_doubt' AND EXISTS (SELECT 1 FROM evidence e
+  WHERE e.tool_call_id = tool_calls.tool_call_id
+    AND (e.kind IN ('probe', 'reply') OR e.says IN ('lost', 'happened', 'did_not_happen', 'abandon')))
+ORDER BY call_no DESC LIMIT :limit
+
+-- name: challenged_calls
+SELECT {call}, count(*) OVER ()
+FROM tool_calls WHERE run_id = :run_id AND (error_code IS 'challenged' OR same_as IS NOT NULL OR EXISTS (
+  SELECT 1 FROM approvals a WHERE a.tool_call_id = tool_calls.tool_call_id AND a.kind = 'challenge'))
+ORDER BY call_no DESC LIMIT :limit
+
+-- name: last_unmet
+SELECT unmet_json FROM run_attempts WHERE run_id = :run_id ORDER BY attempt DESC LIMIT 1
+
+-- name: newest_lives
+SELECT {life}, count(*) OVER ()
+FROM run_attempts WHERE run_id = :run_id ORDER BY attempt DESC LIMIT :limit
+
+-- name: page_of_calls
+SELECT {call}
+FROM tool_calls WHERE run_id = :run_id AND call_no > :after ORDER BY call_no LIMIT :limit
+
+-- name: page_of_questions
+SELECT {question}
+FROM approvals WHERE run_id = :run_id ORDER BY approval_no
+
+-- name: whole_page_of_calls
+SELECT {call}, request_ref, response_ref
+FROM tool_calls WHERE run_id = :run_id AND call_no > :after ORDER BY call_no LIMIT :limit

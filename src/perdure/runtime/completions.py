@@ -1,0 +1,96 @@
+"""Collects what a completion report shows, from the rows of a run that has ended; ``core.completion`` says it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+
+from perdure.core.completion import Completion, Lines
+from perdure.core.summary import CallLine
+from perdure.model.artifact import CheckedArtifact, FileState
+from perdure.model.run import RunRow
+from perdure.model.toolcall import INNER_NAMESPACES, CallRow, CallStatus
+from perdure.runtime.packets import call_line, life_line
+from perdure.store.reports import Newest
+from perdure.store.sql_store import SqlStore
+
+EFFECTS, OTHERS, LIVES, FILES = 50, 50, 50, 200
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a command needs to reach this ledger from any folder.
+
+    Args:
+        flags: global flags with absolute paths.
+        python: the interpreter that the run was driven with; its packages are those of the tools.
+    """
+
+    flags: str
+    python: str
+
+    def command(self, words: str) -> str:
+        """Return a command to type anywhere."""
+        return f"perdure {words} {self.flags}".rstrip()
+
+    def program(self, words: str) -> str:
+        """Return the same for a shell that does not know where ``perdure`` is."""
+        return f"{shlex.quote(self.python)} -m perdure {words} {self.flags}".rstrip()
+
+
+def completion_of(store: SqlStore, row: RunRow, reach: Reach) -> Completion:
+    """Return the report of a run that has ended; nobody has looked at its files yet."""
+    run_id = row.run_id
+    reports = store.reports
+    unmet_ids = reports.unmet(run_id)
+    unmet = [found for item in unmet_ids[-OTHERS:] if (found := store.calls.by_id(item)) is not None]
+    doubts = [call for call in store.calls.open(run_id) if call.status is CallStatus.IN_DOUBT]
+    lives, lives_in_all = reports.lives(run_id, LIVES)
+    files, files_in_all = reports.artifacts(run_id, FILES)
+    ended = [life.ended_at for life in lives if life.ended_at]
+    replayed = reports.replayed(run_id, fence=row.lease_fence, unmet=unmet_ids, limit=OTHERS)
+    return Completion(
+        run_id=run_id,
+        name=row.name,
+        objective=str(json.loads(row.spec_json).get("objective") or ""),
+        status=str(row.status),
+        reason=row.reason,
+        error_code=row.error_code,
+        error_detail=row.error_detail,
+        result=json.loads(row.result) if row.result is not None else None,
+        created_at=row.created_at,
+        ended_at=max([row.updated_at, *ended]),
+        workspace=row.workspace,
+        lives=tuple(map(life_line, lives)),
+        lives_in_all=lives_in_all,
+        calls=reports.counts(run_id),
+        effects=_lines(store, reports.effects(run_id, EFFECTS)),
+        replayed=_lines(store, replayed),
+        settled=_lines(store, reports.settled(run_id, OTHERS)),
+        challenged=_lines(store, reports.challenged(run_id, OTHERS)),
+        unmet=Lines(_shown(store, unmet), len(unmet_ids)),
+        in_doubt=Lines(_shown(store, doubts[-OTHERS:]), len(doubts)),
+        files=tuple(CheckedArtifact(item, FileState.UNREAD) for item in files),
+        files_in_all=files_in_all,
+        final_artifact=reports.final_artifact(run_id),
+        commands=_commands(row, doubts, reach),
+    )
+
+
+def _lines(store: SqlStore, found: Newest) -> Lines:
+    return Lines(_shown(store, found.rows), found.in_all)
+
+
+def _shown(store: SqlStore, rows: list[CallRow] | tuple[CallRow, ...]) -> tuple[CallLine, ...]:
+    return tuple(call_line(store, row) for row in rows if row.tool_namespace not in INNER_NAMESPACES)
+
+
+def _commands(row: RunRow, doubts: list[CallRow], reach: Reach) -> dict[str, str]:
+    quoted = shlex.quote(row.run_id)
+    found = {"show it": reach.command(f"runs show {quoted}"), "list its calls": reach.command(f"calls ls {quoted}")}
+    if row.status == "failed" and row.job_path is not None:
+        found["try again the call that ended it"] = reach.command(f"resume {quoted}")
+    for call in doubts[-OTHERS:]:
+        found[f"look at {call.tool_call_id}"] = reach.command(f"calls explain {shlex.quote(call.tool_call_id)}")
+    return found

@@ -1,0 +1,37 @@
+"""``restart.sh``: the command that goes on with a run, as it can be pasted into any shell in any folder (R120)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from perdure.model.run import RunRow
+from perdure.runtime.completions import Reach
+
+_FOLDER = re.compile(r"^\(cd (.+?) && ", re.MULTILINE)
+
+
+def folder_of(text: str) -> str | None:
+    """Return the folder that an earlier ``restart.sh`` goes to, quoted as it stands there."""
+    found = _FOLDER.search(text)
+    return found[1] if found else None
+
+
+def restart_text(row: RunRow, reach: Reach, folder: str | None) -> str:
+    """Return the file's text; its last line is the one to paste.
+
+    Args:
+        folder: quoted for a shell; where the run was driven, so that relative paths mean the same.
+    """
+    quoted = shlex.quote(row.run_id)
+    if row.status.ended and row.status != "failed":
+        head = f"# Run {row.run_id} has ended ({row.status}). The last line shows it."
+        last = reach.program(f"runs show {quoted}")
+    elif row.job_path is None:
+        text = f"start your program again with run_id={row.run_id!r}: its main cannot be loaded from outside"
+        head, last = f"# Run {row.run_id} was started by a program of yours.", f"echo {shlex.quote(text)} >&2; false"
+    else:
+        head = f"# Goes on with run {row.run_id}: run this file, or paste its last line into any shell."
+        last = reach.program(f"resume {quoted}")
+    line = f"(cd {folder} && {last})" if folder else last
+    return f"#!/bin/sh\n{head}\n{line}\n"

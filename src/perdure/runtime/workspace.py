@@ -1,0 +1,99 @@
+"""The folder of a run: where its files are, and how they are written so that a crash leaves the old one or the new one.
+
+Everything here is an export. The rows are the truth; a file may be deleted or damaged, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from perdure.model.artifact import Artifact
+
+RUN_LOG = "run.log"
+TRANSCRIPT = "transcript.md"
+RESTART = "restart.sh"
+WORK_PRODUCTS = "work_products"
+TEMPORARY_PREFIX = ".perdure-tmp-"
+"""Of files that are being written; the toolbox does not list them."""
+PRIVATE, PRIVATE_PROGRAM = 0o600, 0o700
+
+
+def packet_name(run_id: str) -> str:
+    """Return the name of a run's resume packet."""
+    return f"resume_packet_{run_id}.md"
+
+
+def completion_names(run_id: str) -> tuple[str, str]:
+    """Return the names of a run's completion report, the page and the JSON document."""
+    return f"job_completion_{run_id}.md", f"job_completion_{run_id}.json"
+
+
+def write_whole(path: Path, text: str, mode: int = PRIVATE) -> None:
+    """Put a text at ``path``, whole or not at all; what stood there, a link too, is replaced.
+
+    The folder itself is not synced: a lost rename leaves the older file, which is written anew from the rows.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, mode)
+    try:
+        try:
+            _write_all(descriptor, text.encode("utf-8", "backslashreplace"))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def append(path: Path, text: str) -> None:
+    """Add a text to the end of a file; a tool that has put a link there does not lead it elsewhere."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, PRIVATE)
+    try:
+        _write_all(descriptor, text.encode("utf-8", "backslashreplace"))
+    finally:
+        os.close(descriptor)
+
+
+def tail(path: Path, most_bytes: int) -> str:
+    """Return the end of a file, or nothing where there is none that can be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def inside(workspace: Path, path: str) -> Path | None:
+    """Return a path of the workspace, or ``None`` where it leads out of it."""
+    file = workspace / path
+    return file if file.resolve().is_relative_to(workspace.resolve()) else None
+
+
+def measure(workspace: Path, path: str) -> Artifact | None:
+    """Return what a file of the workspace holds now, or ``None`` where there is none."""
+    file = inside(workspace, path)
+    if file is None or not file.is_file():
+        return None
+    digest, size = hashlib.sha256(), 0
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+            size += len(block)
+    return Artifact(path, digest.hexdigest(), size)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
