@@ -204,3 +204,22 @@ def test_a_closed_pipe_is_no_error(desk: Desk) -> None:
     )
     os.close(writer)
     assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_runs_are_cancelled_by_the_command_line(desk: Desk) -> None:
+    assert desk.type("run", "report.py:pay", "--run-id", "p").code == 6
+    assert desk.type("run", "report.py:main", *TO_BOSS, "--run-id", "m").code == 0
+    wrong = desk.type("runs", "cancel", "p", "nobody", "-o", "json")
+    wrong.is_error(3, "PERDURE-141")
+    assert desk.type("runs", "show", "p", "-o", "json").document["status"] == "waiting", (
+        "a wrong id: nothing is changed"
+    )
+    both = desk.type("runs", "cancel", "p", "m", "--reason", "not needed", "-o", "json")
+    said = {item["run_id"]: item for item in both.document["runs"]}
+    assert (both.code, both.document["schema"]) == (1, "perdure.cancel/v1")
+    assert (said["p"]["status"], said["m"]["status"]) == ("cancelled", "succeeded")
+    assert "not needed" in said["p"]["said"]
+    assert desk.type("runs", "cancel", "p").code == 0, "once more changes nothing"
+    desk.type("resume", "p").is_error(11, "PERDURE-152")
+    assert desk.type("run", "report.py:pay", "--run-id", "p", "-o", "json").code == 11
+    assert not (desk.folder / "wires.log").exists()
