@@ -24,7 +24,7 @@ from perdure.ports.tool import Tool
 from perdure.runtime.accept import accept, spec_of
 from perdure.runtime.agent import LoadedFar, describe, load_agent, loading, name_of
 from perdure.runtime.budget_desk import BudgetDesk
-from perdure.runtime.claim import kill_owner
+from perdure.runtime.claim import kill_owner, refuse_pruned
 from perdure.runtime.consent import Known
 from perdure.runtime.crashpoints import Knobs
 from perdure.runtime.exports import Exports, reach_of
@@ -37,9 +37,10 @@ from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings, Tuning
 from perdure.runtime.phases import critic_for
 from perdure.runtime.registry import Registry, tools_of_module
+from perdure.runtime.retention import Retention
 from perdure.runtime.runner import Job, Runner
 from perdure.runtime.scope import AsyncScope, sync_scope
-from perdure.runtime.secrets import KEY_VARIABLE, Sources, ledger_redactor
+from perdure.runtime.secrets import Sources, key_path, ledger_redactor
 from perdure.runtime.trust import Trust
 from perdure.store.open import open_store
 
@@ -48,7 +49,7 @@ AnyTool = Tool[Any, Any]
 Main = Callable[..., Any]
 
 
-class Engine(ForkDesk, BudgetDesk, Trust):
+class Engine(ForkDesk, BudgetDesk, Trust, Retention):
     """One open ledger with its tools and policies; use it with ``with``.
 
     Args:
@@ -91,14 +92,8 @@ class Engine(ForkDesk, BudgetDesk, Trust):
         owner = this_process()
         mark_children(owner)
         redactor = ledger_redactor(environ, redaction)
-        key_file = environ.get(KEY_VARIABLE)
-        store = open_store(
-            url,
-            clock,
-            crash_point=knobs.crash_point,
-            redactor=redactor,
-            key_path=Path(key_file) if key_file else None,
-        )
+        key = key_path(environ)
+        store = open_store(url, clock, crash_point=knobs.crash_point, redactor=redactor, key_path=key)
         ledger = Ledger(store, crash_point=knobs.crash_point)
         database = database_of(url)
         self.state_dir = Path(state_dir) if state_dir is not None else Path(database).parent
@@ -343,6 +338,8 @@ class Engine(ForkDesk, BudgetDesk, Trust):
 
     def _job_of(self, row: RunRow, main: Main | None, wait: bool, *, reopen: bool) -> Job:
         registry = self._registry.copy()
+        if not row.status.ended or row.status == "failed":
+            self._ledger.read(lambda store: refuse_pruned(store, row.run_id))
         spec = spec_of(row)
         own_policies: Sequence[Path] = ()
         if main is None:

@@ -414,3 +414,14 @@ def test_the_error_of_a_missing_secret_has_a_code_and_a_next_step() -> None:
     problem = SecretUnavailable("the secret X is not there")
     assert problem.code == "PERDURE-406"
     assert problem.next_command
+
+
+def test_a_ledger_with_secrets_holds_what_verify_demands(tmp_path: Path) -> None:
+    @tool(side_effect_class="external", scope=["account"])
+    def pay(account: Any, token: str) -> str:
+        return f"paid with {token}"
+
+    with open_here(tmp_path) as engine:
+        engine.run(lambda _run: pay({"pin": 4711, "password": "hunter2hunter2"}, canaries()[0].value), run_id="r1")
+        assert engine.verify().problems == []
+    assert found_below(tmp_path, ["hunter2hunter2", canaries()[0].value]) == []

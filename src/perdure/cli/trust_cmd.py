@@ -171,3 +171,38 @@ def db_migrate(options: argparse.Namespace, output: Output) -> int:
 
     output.answer(document, text)
     return 0
+
+
+def db_prune(options: argparse.Namespace, output: Output) -> int:
+    """Run ``perdure db prune``."""
+    with engine_of(options) as engine:
+        found = engine.prune(
+            older_than=options.older_than,
+            dry_run=options.dry_run,
+            workspaces=options.workspaces,
+            vacuum=options.vacuum,
+        )
+    document = {
+        "schema": "perdure.db_prune/v1",
+        "dry_run": options.dry_run,
+        "runs": list(found.runs),
+        "kept": [{"run_id": run_id, "why": why} for run_id, why in found.kept],
+        "calls": found.calls,
+        "bytes": found.bytes,
+        "workspaces": [str(path) for path in found.workspaces],
+        "log_emptied": found.log_emptied,
+        "shrunk": found.shrunk,
+        "copies": [str(path) for path in found.copies],
+    }
+    verb = "would lose" if options.dry_run else "lost"
+    lines = [f"{len(found.runs)} runs {verb} their bodies ({found.calls} calls, {found.bytes} bytes)"]
+    lines += [f"  kept {visible(run_id)}: {why}" for run_id, why in found.kept]
+    lines += [f"  removed {path}" for path in found.workspaces]
+    output.answer(document, lambda: "\n".join(lines) + "\n")
+    if found.log_emptied is False:
+        note("warning: another process reads the ledger: old copies may stay in its log until the next db prune")
+    if found.shrunk is False:
+        note("warning: another process uses the ledger; it was not made smaller")
+    for copy in found.copies:
+        note(f"warning: {copy} is an older copy of the ledger, and still has what was removed")
+    return 0

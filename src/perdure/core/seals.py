@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from perdure.core.codec import sha256_hex
 
 PAYLOAD_MARK = "sha256:"
+PRUNED = " pruned"
+"""Stands behind the hash of a body that was removed."""
 _NOTHING = "null"
 
 
@@ -75,7 +77,7 @@ def content_sha256(kept: str | None) -> str | None:
         return None
     text = str(kept)
     if text.startswith(PAYLOAD_MARK):
-        return text[len(PAYLOAD_MARK) :]
+        return text[len(PAYLOAD_MARK) :].removesuffix(PRUNED)
     return hashlib.sha256(_bytes(text)).hexdigest()
 
 

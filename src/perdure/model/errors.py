@@ -270,6 +270,14 @@ class SecretUnavailable(StoreError):
     default_next = "put redaction.key back, or set the secret, then: perdure resume @last"
 
 
+class BodyPruned(StoreError):
+    """A stored body was removed because it was old (retention)."""
+
+    code = "PERDURE-407"
+    default_safe = "Nothing was sent. Keys, hashes, outcomes, references and times are kept for ever."
+    default_next = "start a new run: perdure run JOB"
+
+
 class ConstraintViolated(StoreError):
     """A row would break a rule that the database keeps."""
 

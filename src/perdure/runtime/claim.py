@@ -8,7 +8,7 @@ import time
 
 from perdure.core.lives import next_takeover
 from perdure.core.transitions import CallEvent, RunEvent, next_run_status
-from perdure.model.errors import LeaseHeld, NotFound
+from perdure.model.errors import BodyPruned, LeaseHeld, NotFound
 from perdure.model.run import Owner, RunRow, RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import DENIED, CallStatus
 from perdure.ports.clock import after, parse_time
@@ -46,6 +46,7 @@ def claim(around: Surroundings, store: SqlStore, run_id: str, *, reopen: bool) -
         raise NotFound(f"there is no run {run_id!r}")
     if row.status in (RunStatus.SUCCEEDED, RunStatus.CANCELLED) or (row.status is RunStatus.FAILED and not reopen):
         return row
+    refuse_pruned(store, run_id)
     now = around.clock.now()
     if expire_all(store, now):
         row = store.runs.get(run_id) or row
@@ -74,6 +75,17 @@ def _crashes_on(store: SqlStore, row: RunRow, now: str) -> bool:
         return True
     store.endings.count_takeover(row, number, settled)
     return False
+
+
+def refuse_pruned(store: SqlStore, run_id: str) -> None:
+    """Refuse to go on with a run whose bodies were removed: what it has done could not be told from what it has not.
+
+    Raises:
+        BodyPruned: they were.
+    """
+    pruned_at = store.pruning.pruned_at(run_id)
+    if pruned_at is not None:
+        raise BodyPruned(f"the bodies of run {run_id} were removed at {pruned_at}; it cannot go on")
 
 
 def _take_over(around: Surroundings, store: SqlStore, row: RunRow, now: str) -> bool:

@@ -19,6 +19,7 @@ from perdure.model.fork import Checkpoint, ForkEffects, Origin, RunMode
 from perdure.model.run import RunRow, StepStatus
 from perdure.model.toolcall import CHALLENGED, CallKey, CallRow, CallStatus
 from perdure.runtime.accept import checked_id, stored_spec
+from perdure.runtime.claim import refuse_pruned
 from perdure.runtime.life import Surroundings
 from perdure.store.sql_store import SqlStore
 
@@ -59,6 +60,7 @@ def plan(store: SqlStore, parent: RunRow, at: str | None, effects: ForkEffects) 
     Raises:
         NotFound: the run has no such checkpoint.
     """
+    refuse_pruned(store, parent.run_id)
     drawn = ForkPlan(parent, _checkpoint(store, parent, at), effects, (), ())
     live = effects is ForkEffects.LIVE
     rows = store.origins.calls(parent.run_id)

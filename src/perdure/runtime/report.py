@@ -57,7 +57,7 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         error_code=row.error_code,
         error_detail=row.error_detail,
         told_result=store.runs.told_result(run_id),
-        note=owner_note(row) or cancel_note(store, row) or _fork_note(origin, simulated),
+        note=_pruned_note(store, run_id) or owner_note(row) or cancel_note(store, row) or _fork_note(origin, simulated),
         origin=origin,
         inherited=inherited,
         simulated=simulated,
@@ -68,6 +68,11 @@ def _fork_note(origin: Origin, simulated: int) -> str:
     if origin.fork_effects is not ForkEffects.SIMULATE:
         return ""
     return f"{simulated} call(s) simulated, nothing sent by this fork of {origin.parent_run_id}"
+
+
+def _pruned_note(store: SqlStore, run_id: str) -> str:
+    pruned_at = store.pruning.pruned_at(run_id)
+    return f"its bodies were removed at {pruned_at}" if pruned_at is not None else ""
 
 
 def owner_note(row: RunRow) -> str:
@@ -301,7 +306,7 @@ def details(store: SqlStore, run_id: str) -> dict[str, Any]:
 
 def _review(store: SqlStore, phase: str, status: str, call_no: int, error: str | None) -> dict[str, str]:
     """Return what a critic has said of a phase; one that raised has blocked the run."""
-    stored = store.calls.response(call_no)
+    stored = store.listed.response(call_no)
     if status != "succeeded" or stored is None:
         return {"phase": phase, "verdict": status, "text": error or ""}
     said: dict[str, str] = decode(stored)

@@ -50,6 +50,12 @@ def ledger_redactor(environ: Mapping[str, str], setting: str | None) -> Redactor
     return redactor
 
 
+def key_path(environ: Mapping[str, str]) -> Path | None:
+    """Return where the key of a ledger's secrets is kept, where it is not beside the ledger."""
+    chosen = environ.get(KEY_VARIABLE)
+    return Path(chosen) if chosen else None
+
+
 def telling_variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the variables whose names tell of a secret and whose values are long enough to be looked for."""
     for name, value in environ.items():

@@ -41,7 +41,7 @@ def waiting(store: SqlStore, question: Question, flags: str) -> Waiting:
 
 
 def _arguments(store: SqlStore, call: CallRow) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(store.calls.request(call.call_no))
+    found: dict[str, Any] = json.loads(store.listed.request(call.call_no))
     return found
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from perdure.model.artifact import Artifact
+from perdure.runtime.secrets import said
 
 RUN_LOG = "run.log"
 TRANSCRIPT = "transcript.md"
@@ -43,7 +44,8 @@ def write_whole(path: Path, text: str, mode: int = PRIVATE) -> None:
     descriptor = os.open(temporary, flags, mode)
     try:
         try:
-            _write_all(descriptor, text.encode("utf-8", "backslashreplace"))
+            told = text if mode != PRIVATE else said(text)
+            _write_all(descriptor, told.encode("utf-8", "backslashreplace"))
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -59,7 +61,7 @@ def append(path: Path, text: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, PRIVATE)
     try:
-        _write_all(descriptor, text.encode("utf-8", "backslashreplace"))
+        _write_all(descriptor, said(text).encode("utf-8", "backslashreplace"))
     finally:
         os.close(descriptor)
 

@@ -28,7 +28,7 @@ class AuditRows:
                 call_no=row[0],
                 row=Settled(*row[1:at]),
                 occurrence=occurrence,
-                effect_scope=scope,
+                effect_scope=self._hashed(scope),
                 prepared_at=prepared_at,
                 sealed_calls=sealed_calls,
                 due=bool(due),
@@ -38,6 +38,11 @@ class AuditRows:
                 run_status=status,
                 seal=None if row[at + 9] is None else (row[at + 9], row[at + 10], row[at + 11]),
             )
+
+    def _hashed(self, scope: str | None) -> str | None:
+        """Return what of a scope went into the idempotency key; without the key of the secrets nobody can tell."""
+        vault = self._do.vault
+        return vault.hashed_scope(vault.reveal(scope)) if scope is not None else None
 
     def runs(self, run_id: str | None) -> Iterator[AuditedRun]:
         """Yield all runs, oldest first."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 
 from perdure.core.marks import shortened
-from perdure.model.errors import LedgerDamaged, StoreError
+from perdure.core.seals import PRUNED
+from perdure.model.errors import BodyPruned, LedgerDamaged, StoreError
 from perdure.store.statements import Statements
 
 INLINE_BYTES = 16 * 1024
 LARGEST_BYTES = 64 * 1024 * 1024
 _PAYLOAD_MARK = "sha256:"
+_TOLD_PRUNED = '{"pruned": true}'
 
 
 class Payloads:
@@ -49,6 +51,10 @@ class Payloads:
         if kept is None or not kept.startswith(_PAYLOAD_MARK):
             return kept
         digest = kept[len(_PAYLOAD_MARK) :]
+        if digest.endswith(PRUNED):
+            if told:
+                return _TOLD_PRUNED
+            raise BodyPruned("what was stored of this call has been removed: its hash and outcome are left")
         row = self._do.one("get_payload", sha256=digest)
         if row is None or hashlib.sha256(row[0]).hexdigest() != digest:
             raise LedgerDamaged(f"the payload {digest[:12]}… is missing or damaged")

@@ -12,6 +12,7 @@ from perdure.store.consents import ConsentRows
 from perdure.store.endings import EndRows
 from perdure.store.listing import ListedRows, WatchedRows
 from perdure.store.origins import OriginRows
+from perdure.store.pruning import PruningRows
 from perdure.store.questions import QuestionRows
 from perdure.store.reports import ReportRows
 from perdure.store.runs import RunRows, StepRows
@@ -42,6 +43,7 @@ class SqlStore:
         self.calls = CallRows(self._statements, self.changes)
         self.endings = EndRows(self._statements, self.changes)
         self.turns = TurnRows(self._statements)
+        self.pruning = PruningRows(self._statements)
         self.questions = QuestionRows(self._statements, self.changes)
         self.consents = ConsentRows(self._statements)
         self.origins = OriginRows(self._statements)

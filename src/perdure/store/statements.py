@@ -19,7 +19,7 @@ _IDS = """approval_id artifact_id call_no caused_by checkpoint_id ended_by fence
 parent_run_id repeat_of run_id same_as step_id tool_call_id trigger_id"""
 _WORDS = """calls entries entrypoint guarantee how kind namespace reason replay_policy says side_effect_class status
 to_status type"""
-_HASHES = """args_hash request_hash sha256 spec_hash bytes"""
+_HASHES = """args_hash before request_hash request_mark response_mark sha256 spec_hash bytes"""
 _TIMES = """deadline_at expires expires_at finished_at key_expires_at not_before now started_at valid_until"""
 _NAMES = """actor branch dedupe_key job_path name owner path phase policies policy_rule prefix raw_tool_name since
 tool tool_name value workspace"""
@@ -27,7 +27,7 @@ _PLAIN = frozenset(" ".join((_IDS, _WORDS, _HASHES, _TIMES, _NAMES)).split())
 # Nobody needs these exactly: a mark that carries nothing stands in them.
 _TOLD = frozenset({"error_detail", "summary"})
 # Read as they are stored: hashes are made of it, or no text is in it and it is read in bulk.
-_AS_STORED = frozenset({"index_calls", "unsealed_calls", "calls_not_looked_at"})
+_AS_STORED = frozenset({"index_calls", "unsealed_calls", "calls_not_looked_at", "stored_bodies"})
 _AUDIT = "audit_"
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.cli.words.grammar import Commands
 
-NOUNS: dict[str, tuple[str, ...]] = {"doctor": (), "verify": (), "db": ("path", "check", "backup", "migrate")}
+NOUNS: dict[str, tuple[str, ...]] = {"doctor": (), "verify": (), "db": ("path", "check", "backup", "migrate", "prune")}
 
 
 def add_to(commands: Commands) -> None:
@@ -23,6 +23,11 @@ def add_to(commands: Commands) -> None:
     migrate = db.add("migrate", "bring an older ledger up to this version; it is copied first", _of("db_migrate"))
     migrate.add_argument("--dry-run", action="store_true", help="only say what would be applied")
     migrate.add_argument("--print-sql", action="store_true", help="with the statements; nothing is applied")
+    prune = db.add("prune", "remove the bodies of runs that ended long ago; keys and outcomes stay", _of("db_prune"))
+    prune.add_argument("--older-than", metavar="TIME", default="30d", help="how long ago a run ended (default 30d)")
+    prune.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    prune.add_argument("--workspaces", action="store_true", help="remove the folders of these runs too")
+    prune.add_argument("--vacuum", action="store_true", help="write the file anew without the room that became free")
 
 
 def _of(function: str) -> tuple[str, str]:

@@ -622,7 +622,8 @@ SELECT tool_call_id, ref FROM (
   SELECT call_no, tool_call_id, request_ref AS ref FROM tool_calls WHERE :run_id IS NULL OR run_id = :run_id
   UNION ALL
   SELECT call_no, tool_call_id, response_ref FROM tool_calls WHERE :run_id IS NULL OR run_id = :run_id)
-WHERE substr(ref, 1, 7) = 'sha256:' AND NOT EXISTS (SELECT 1 FROM payloads WHERE sha256 = substr(ref, 8))
+WHERE substr(ref, 1, 7) = 'sha256:' AND substr(ref, -7) <> ' pruned'
+  AND NOT EXISTS (SELECT 1 FROM payloads WHERE sha256 = substr(ref, 8))
 
 -- name: audit_refs
 SELECT tool_name, external_correlation_id, min(tool_call_id), max(tool_call_id) FROM tool_calls
@@ -914,3 +915,64 @@ FROM approvals WHERE run_id = :run_id ORDER BY approval_no
 -- name: whole_page_of_calls
 SELECT {call}, request_ref, response_ref
 FROM tool_calls WHERE run_id = :run_id AND call_no > :after ORDER BY call_no LIMIT :limit
+-- name: run_pruned_at
+SELECT pruned_at FROM runs WHERE run_id = :run_id
+
+-- name: runs_to_prune
+SELECT run_id, pruned_at IS NOT NULL FROM runs
+WHERE bodies_left = 1 AND status IN ('succeeded','failed','cancelled') AND (pruned_at IS NOT NULL OR updated_at <= :before)
+ORDER BY run_no
+
+-- name: open_business
+SELECT EXISTS (SELECT 1 FROM tool_calls WHERE run_id = :run_id
+    AND status IN ('prepared','awaiting_approval','running','in_doubt')),
+  EXISTS (SELECT 1 FROM approvals WHERE run_id = :run_id AND status = 'open')
+
+-- name: forks_with_bodies
+SELECT run_id FROM runs WHERE parent_run_id = :run_id AND bodies_left = 1 LIMIT 1
+
+-- name: start_pruning
+UPDATE runs SET pruned_at = :now, run_spec_json = '{}', result_ref = :result, error_detail = NULL,
+  last_job_prompt = NULL
+WHERE run_id = :run_id AND status IN ('succeeded','failed','cancelled') AND pruned_at IS NULL
+
+-- name: end_pruning
+UPDATE runs SET bodies_left = 0 WHERE run_id = :run_id AND pruned_at IS NOT NULL
+
+-- name: stored_bodies
+SELECT call_no, request_ref, response_ref,
+  (SELECT coalesce(sum(length(detail)), 0) FROM evidence e WHERE e.tool_call_id = c.tool_call_id)
+FROM tool_calls c
+WHERE run_id = :run_id AND call_no > :after AND dedupe_key IS NULL
+ORDER BY call_no LIMIT :limit
+
+-- name: prune_call
+UPDATE tool_calls SET request_ref = :request_mark, response_ref = :response_mark, error_detail = NULL
+WHERE call_no = :call_no AND status IN ('succeeded','failed','cancelled','abandoned')
+  AND (SELECT pruned_at FROM runs WHERE run_id = tool_calls.run_id) IS NOT NULL
+
+-- name: prune_evidence
+UPDATE evidence SET detail = NULL
+WHERE detail IS NOT NULL AND tool_call_id = (SELECT tool_call_id FROM tool_calls WHERE call_no = :call_no)
+
+-- name: prune_questions
+UPDATE approvals SET summary = 'pruned', detail = NULL WHERE run_id = :run_id AND status <> 'open'
+
+-- name: prune_checkpoints
+UPDATE checkpoints SET state_snapshot_json = '{}', cursor_json = NULL WHERE run_id = :run_id
+
+-- name: prune_steps
+UPDATE run_steps SET output_ref = NULL, error_detail = NULL WHERE run_id = :run_id
+
+-- name: prune_last_error
+UPDATE run_budgets SET last_error = NULL WHERE run_id = :run_id
+
+-- name: prune_conditions
+UPDATE run_conditions SET evidence = NULL WHERE run_id = :run_id
+
+-- name: drop_payload
+DELETE FROM payloads WHERE sha256 = :sha256
+  AND NOT EXISTS (SELECT 1 FROM tool_calls
+    WHERE substr(request_ref, 1, 7) = 'sha256:' AND request_ref = 'sha256:' || :sha256)
+  AND NOT EXISTS (SELECT 1 FROM tool_calls
+    WHERE substr(response_ref, 1, 7) = 'sha256:' AND response_ref = 'sha256:' || :sha256)

@@ -1,0 +1,34 @@
+"""Make removed bodies unreadable in the file: freed bytes are overwritten, the log is emptied, the file may shrink."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from perdure.model.errors import StoreError
+from perdure.ports.store import SqlConnection
+
+
+@contextmanager
+def overwriting(connection: SqlConnection) -> Generator[None]:
+    """Overwrite with zeros what is freed inside the ``with``."""
+    list(connection.rows("PRAGMA secure_delete = ON", {}))
+    try:
+        yield
+    finally:
+        list(connection.rows("PRAGMA secure_delete = OFF", {}))
+
+
+def empty_log(connection: SqlConnection) -> bool:
+    """Copy the log into the file and empty it; return whether nobody who reads was in the way."""
+    row = next(connection.rows("PRAGMA wal_checkpoint(TRUNCATE)", {}), (1,))
+    return bool(row[0] == 0)
+
+
+def shrink(connection: SqlConnection) -> bool:
+    """Write the file anew without its free pages; return whether nobody else was using it."""
+    try:
+        list(connection.rows("VACUUM", {}))
+    except StoreError:
+        return False
+    return True
