@@ -81,6 +81,10 @@ def _times(options: argparse.Namespace, output: Output) -> None:
 
 def runs_show(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure runs show``."""
+    if options.if_killed_now:
+        from perdure.cli import forecast_cmd
+
+        return forecast_cmd.if_killed_now(options, output)
     from perdure.runtime.report import run_document
 
     _times(options, output)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.runtime import finding
+from perdure.runtime import finding, forecasting
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings
+from perdure.runtime.registry import Registry
 from perdure.runtime.watching import POLL_SECONDS, UNTIL, WAITS, Watcher, follow
 
 
@@ -17,6 +18,7 @@ class Window:
     _ledger: Ledger
     _around: Surroundings
     _flags: str
+    _registry: Registry
 
     def find_run(self, text: str) -> str:
         """Return the id of a run given by its id, a unique prefix, or ``@last``.
@@ -66,3 +68,16 @@ class Window:
         with self.watcher(run_id, since=since) as watcher:
             for change in follow(watcher, self._around.clock, until=until, poll_seconds=poll_seconds):
                 yield change.document(watcher.run_id)
+
+    def forecast(self, run_id: str) -> dict[str, Any]:
+        """Return what the next life would do with each open call if the run's process were killed now.
+
+        Args:
+            run_id: the run, or a unique prefix, or ``@last``.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        chosen, now = self.find_run(run_id), self._around.clock.now()
+        policy, registry = self._around.policy, self._registry
+        return self._ledger.read(lambda store: forecasting.forecast_run(store, chosen, now, policy, registry))

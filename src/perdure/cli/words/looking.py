@@ -29,6 +29,7 @@ def add_to(commands: Commands) -> None:
     limit(ls, 50)
     show = runs.add("show", "show where a run stands", ("look_cmd", "runs_show"))
     run_id(show)
+    show.add_argument("--if-killed-now", action="store_true", help="what would be done with each open call")
     _times(show)
     cancel = runs.add(
         "cancel", "end runs that have not ended; what is in doubt stays in the inbox", ("end_cmd", "cancel")

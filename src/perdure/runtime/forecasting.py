@@ -1,0 +1,93 @@
+"""The forecast of a run: what the next life would do with each open call if the owner were killed now."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from perdure.core.decide import CallFacts
+from perdure.core.forecast import forecast
+from perdure.core.policy import evaluate
+from perdure.model.errors import NotFound
+from perdure.model.policy import Decision, Policy
+from perdure.model.run import RunStatus
+from perdure.model.toolcall import CallRow, CallStatus, ReplayPolicy
+from perdure.ports.clock import seconds_between
+from perdure.runtime.doubts import DEFAULT_MAX_ATTEMPTS
+from perdure.runtime.lease import living_children
+from perdure.runtime.registry import Registry
+from perdure.store.runs import owner_from_text
+from perdure.store.sql_store import SqlStore
+
+PROBING = "probe"
+
+
+def forecast_run(store: SqlStore, run_id: str, now: str, policy: Policy, registry: Registry) -> dict[str, Any]:
+    """Return the ``perdure.forecast/v1`` document of a run.
+
+    The program is not loaded for it: of a tool that is not registered here the row tells how it was started.
+
+    Raises:
+        NotFound: there is no such run.
+    """
+    run = store.runs.get(run_id)
+    if run is None:
+        raise NotFound(f"there is no run {run_id!r}", next_command="perdure runs ls")
+    budgets: dict[str, Any] = json.loads(run.spec_json).get("budgets") or {}
+    attempts = int(budgets.get("max_retries_per_tool_call") or DEFAULT_MAX_ATTEMPTS)
+    owner = owner_from_text(run.lease_owner) if run.lease_owner is not None else None
+    calls: list[dict[str, Any]] = []
+    for row in store.calls.open(run_id):
+        children = row.status is CallStatus.RUNNING and row.effectful and owner is not None
+        left = bool(owner and children and living_children(owner, since=row.started_at))
+        found = forecast(row, _facts(store, row, now, _decision(row, policy, registry), attempts, children_live=left))
+        calls.append(
+            {
+                "tool_call_id": row.tool_call_id,
+                "tool_namespace": row.tool_namespace,
+                "tool_name": row.tool_name,
+                "side_effect_class": str(row.side_effect_class),
+                "status": str(row.status),
+                "attempt": row.attempt,
+                "then": found.then,
+                "why": found.why,
+                "wait_seconds": round(found.wait_seconds, 3),
+            }
+        )
+    counts = store.calls.counts(run_id)
+    return {
+        "schema": "perdure.forecast/v1",
+        "run_id": run_id,
+        "status": str(run.status),
+        "ended": RunStatus(run.status).ended,
+        "calls": calls,
+        "receipts": counts.get("succeeded", 0),
+    }
+
+
+def _decision(row: CallRow, policy: Policy, registry: Registry) -> Decision | None:
+    tool = registry.find(row.tool_namespace, row.tool_name)
+    return None if tool is None else evaluate(policy, tool.declaration)
+
+
+def _facts(
+    store: SqlStore, row: CallRow, now: str, decision: Decision | None, attempts: int, *, children_live: bool
+) -> CallFacts:
+    waits = 0.0 if row.not_before is None else max(0.0, seconds_between(now, row.not_before))
+    if decision is not None:
+        replay_policy, probes = decision.replay_policy, decision.probe is not None or decision.has_probe
+        attempts = decision.max_attempts or attempts
+    else:
+        replay_policy, probes = row.replay_policy, row.replay_policy is ReplayPolicy.RECONCILE
+    newest = max(now, store.newest_time() or now, row.started_at or now)
+    return CallFacts(
+        sender_alive=children_live,
+        gone_seconds=0.0,
+        has_probe=probes,
+        probe_lag_seconds=decision.probe_lag_seconds if decision is not None else 0.0,
+        key_alive_seconds=None if row.key_expires_at is None else seconds_between(newest, row.key_expires_at),
+        first_was_keyed=row.key_expires_at is not None,
+        attempts_left=attempts - row.attempt,
+        wait_seconds=waits,
+        replay_policy=replay_policy,
+    )
