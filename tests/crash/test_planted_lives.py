@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import perdure
 from tests.crash.child import Order
 from tests.crash.loop import Bench
 from tests.crash.planting import load
-from tests.crash.support import LedgerFile, finish, planted, start_life
+from tests.crash.support import AFTER_TOOL, AT_POINT, LedgerFile, finish, planted, start_life
 from tests.crash.test_planted_owners import Seen, Shown, counts, held_life, order_of
 from tests.crash.test_suspension_siblings import PATIENCE_SECONDS, wait_until
 
@@ -89,3 +90,29 @@ def test_an_owner_that_wakes_up_after_its_run_was_cancelled_elsewhere_sends_noth
     assert (late.exit_code, late.says["error"]) == (LEASE_HELD, "LeaseLost"), late
     assert counts(bench, order) == {"one": 1}
     assert [call.status for call in LedgerFile(Path(order.state_dir)).calls()] == ["in_doubt"]
+
+
+@pytest.mark.timeout(90)
+def test_a_timer_keeps_its_moment_wherever_its_life_is_killed(bench: Bench) -> None:
+    """Killed at every ninth point: a restart waits for the moment that stands there, and goes on when it has come."""
+    point, killed = 1, 0
+    while True:
+        order = order_of(bench, "lives:sleeps", f"timer-{point}")
+        first = bench.live(order, {AT_POINT: str(point)})
+        if first.crashed_at is None:
+            break
+        moments = _moments(order)
+        again = bench.live(replace(order, do="resume", clock_ahead_seconds=600.0), {})
+        assert (again.exit_code, again.says["reason"]) == (TIMER, "timer")
+        assert not moments or moments == _moments(order)
+        done = bench.live(replace(order, do="resume", clock_ahead_seconds=4300.0), {AFTER_TOOL: "timer:sleep"})
+        assert done.crashed_at, "killed once more between its time and its receipt"
+        assert bench.live(replace(order, do="resume", clock_ahead_seconds=4300.0), {}).exit_code == 0
+        point, killed = point + 9, killed + bool(moments)
+    assert killed, "some were killed after the moment was stored"
+
+
+def _moments(order: Order) -> list[str]:
+    with perdure.open(state_dir=order.state_dir) as engine:
+        calls = [call for row in engine.runs() for call in engine.calls(row.run_id, inner=True)]
+        return [engine.call(call["tool_call_id"])["request"] for call in calls]
