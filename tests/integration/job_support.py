@@ -36,4 +36,21 @@ class Job:
         """Run one life of it in an open engine."""
         if not any(run.run_id == "r1" for run in engine.runs()):
             engine._accept(load_job(self.job).run_spec(), "r1", str(self.job))
-        return engine.resume("r1", main=main, **options)
+        found = engine.resume("r1", main=main, **options)
+        account_agrees_with_rows(engine, "r1")
+        return found
+
+
+def account_agrees_with_rows(engine: Engine, run_id: str) -> None:
+    """Check what the ledger's account says against the rows: a call counts once it was tried and not given back."""
+    known = engine._ledger.read(lambda store: store.budgets.get(run_id))
+    if known is None:
+        return
+    tried = [
+        call
+        for call in engine.calls(run_id)
+        if call["status"] in ("running", "in_doubt", "succeeded", "abandoned")
+        or (call["status"] == "failed" and call["attempt"] > 0)
+    ]
+    assert known.usage.calls == len(tried)
+    assert known.usage.steps == len(engine.details(run_id)["steps"]) - 1

@@ -356,3 +356,16 @@ def test_a_deadline_is_extended_by_a_grant_and_the_specification_stays(tmp_path:
         with pytest.raises(UsageError, match="is not later than now"):
             engine.grant("r1", {"deadline": "2026-01-01T15:30:00Z"})
     assert (job.life(main).status, paid) == ("succeeded", [5])
+
+
+def test_granted_retries_are_requests_more(tmp_path: Path) -> None:
+    job, tries = Job(tmp_path, "budgets: {max_retries_per_tool_call: 2}"), list[int]()
+
+    @tool(name="flaky", side_effect_class="external")
+    def flaky() -> None:
+        tries.append(1)
+        raise ToolFailed(f"not now {len(tries)}")
+
+    assert (job.life(lambda run: flaky()).status, len(tries)) == ("failed", 2)
+    assert (job.life(lambda run: flaky()).status, len(tries)) == ("failed", 3)  # an explicit resume gets one
+    assert (job.life(lambda run: flaky(), grant={"retries": 3}).status, len(tries)) == ("failed", 5)

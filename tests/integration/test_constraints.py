@@ -192,3 +192,21 @@ def test_a_call_that_failed_is_no_evidence(tmp_path: Path) -> None:
             run.satisfy("sent", evidence="r1.1")
 
     assert job.life(main).status == "failed"
+
+
+@pytest.mark.parametrize(
+    "condition", ["artifacts: {expected_outputs: [a.txt]}", "stop_conditions: [{artifact: a.txt}]"]
+)
+def test_an_expected_output_that_is_missing_is_no_success(tmp_path: Path, condition: str) -> None:
+    job = Job(tmp_path, condition)
+    found = job.life(lambda run: "done, I promise")
+    assert (found.status, found.error_code) == ("failed", "ConditionsUnmet")
+    assert "a.txt is not in the workspace" in str(found.error_detail)
+    assert job.life(lambda run: (run.workspace / "a.txt").write_text("a", "utf-8")).status == "succeeded"
+
+
+def test_an_effect_that_happened_too_often_or_never_is_no_success(tmp_path: Path, outside: Outside) -> None:
+    job = Job(tmp_path, "stop_conditions: [{effect: send, times: 1}]")
+    assert job.life(lambda run: "I have sent it").error_detail == "send has 0 receipts, not 1"
+    send = mailer(outside)
+    assert job.life(lambda run: send("boss")).status == "succeeded"
