@@ -58,12 +58,12 @@ def stopped_by(question: Question) -> tuple[Hit, Limit | None]:
 def refresh(life: Life, store: SqlStore) -> None:
     """Read what is used and granted by now."""
     account = life.account
-    known = store.budgets.get(life.run_id)
-    if known is None:
-        return
     granted = store.budgets.granted(life.run_id)
     account.allowed = account.budgets.plus(granted)
     account.retries = int(granted.get(Limit.RETRIES, 0))
+    known = store.budgets.get(life.run_id)
+    if known is None:
+        return
     account.shared = known.shared
     account.read(replace(known.usage, active_ms=int(known.active_seconds * 1000)))
     account.last_error, account.last_error_tool = known.last_error, known.last_error_tool
