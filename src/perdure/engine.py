@@ -31,6 +31,7 @@ from perdure.runtime.exports import Exports, reach_of
 from perdure.runtime.faces import Run
 from perdure.runtime.fork_desk import ForkDesk
 from perdure.runtime.forks import fork_of
+from perdure.runtime.going_on import GoingOn
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.lease import mark_children, this_process
 from perdure.runtime.ledger import Ledger
@@ -49,7 +50,7 @@ AnyTool = Tool[Any, Any]
 Main = Callable[..., Any]
 
 
-class Engine(ForkDesk, BudgetDesk, Trust, Retention):
+class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
     """One open ledger with its tools and policies; use it with ``with``.
 
     Args:

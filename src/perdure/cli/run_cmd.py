@@ -48,6 +48,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
 def resume(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure resume``."""
     granted = _granted(options.grant)
+    if options.all or options.run is None:
+        from perdure.cli.resume_all_cmd import resume_all
+
+        return resume_all(options, output)
+    if options.max_age is not None:
+        raise UsageError("--max-age goes with --all", next_command="perdure resume --help")
     with engine_of(options) as engine:
         return go_on(
             output,

@@ -34,6 +34,7 @@ def load_agent(target: str, folder: Path) -> Callable[..., Any]:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     place, _, name = target.partition(":")
+    _refuse_namesake(place, folder)
     try:
         namespace = _load_file(folder / place) if place.endswith(".py") else names_of_module(place)
     except Exception as problem:
@@ -45,6 +46,21 @@ def load_agent(target: str, folder: Path) -> Callable[..., Any]:
         raise SpecError([f"agent: {place} has no function {name!r}"])
     function: Callable[..., Any] = found
     return function
+
+
+def _refuse_namesake(place: str, folder: Path) -> None:
+    """Refuse a module that another job's folder has loaded under the same name: it would be another program.
+
+    Raises:
+        SpecError: this process has one.
+    """
+    known = getattr(sys.modules.get(place), "__file__", None)
+    own = folder / f"{place.replace('.', '/')}.py"
+    if known is not None and own.is_file() and Path(known).resolve() != own.resolve():
+        raise SpecError(
+            [f"agent: this process has loaded another module {place!r}, from {known}"],
+            next_command="run it in a process of its own",
+        )
 
 
 def names_of_module(name: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.cli.words.grammar import Commands, Parser, run_id
+from perdure.cli.words.grammar import Commands, Parser
 
 NOUNS: dict[str, tuple[str, ...]] = {"run": (), "resume": ()}
 
@@ -16,7 +16,11 @@ def add_to(commands: Commands) -> None:
     _quiet(run)
     run.add_argument("--wait", action="store_true", help="stay until people have answered")
     resume = commands.add("resume", "settle what was started and go on with a run", ("run_cmd", "resume"))
-    run_id(resume)
+    resume.add_argument("run", metavar="RUN", nargs="?", help="the run's id, a unique prefix of it, or @last")
+    resume.add_argument("--all", action="store_true", help="every interrupted or queued run that needs no person")
+    resume.add_argument(
+        "--max-age", metavar="TIME", help="with --all: leave runs in which nothing has happened for longer (24h)"
+    )
     resume.add_argument("--kill-owner", action="store_true", help="kill the process that owns the run first")
     _quiet(resume)
     resume.add_argument("--wait", action="store_true", help="stay until people have answered")
