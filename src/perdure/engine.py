@@ -17,7 +17,7 @@ from perdure.config.policy_file import load_policy
 from perdure.config.settings import database_of
 from perdure.model.errors import SpecError, UsageError
 from perdure.model.policy import Policy
-from perdure.model.run import SCOPE_AGENT, Outcome, RunRow, RunSpec, RunStatus
+from perdure.model.run import SCOPE_AGENT, Outcome, RunRow, RunSpec
 from perdure.model.toolcall import CallRow
 from perdure.ports.clock import Clock, SystemClock
 from perdure.ports.tool import Tool
@@ -30,8 +30,11 @@ from perdure.runtime.crashpoints import Knobs
 from perdure.runtime.exports import Exports, reach_of
 from perdure.runtime.faces import Run
 from perdure.runtime.fork_desk import ForkDesk
+<<<<<<< HEAD
 from perdure.runtime.forks import fork_of
 from perdure.runtime.going_on import GoingOn
+=======
+>>>>>>> 82130d6 (What changed between two lives is shown, asked about or refused; provider sessions and prompts; a tool's raw name)
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.lease import mark_children, this_process
 from perdure.runtime.ledger import Ledger
@@ -196,6 +199,7 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
         wait: bool = False,
         kill: bool = False,
         grant: Mapping[str, object] | None = None,
+        accept_change: bool = False,
     ) -> Outcome:
         """Settle what was started and go on with a run; a failed one reopens the call that ended it.
 
@@ -205,8 +209,10 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
             wait: stay and wait for people's answers.
             kill: kill the process that owns the run first.
             grant: what the run may use more, as in ``grant``; recorded first, even if the run cannot be entered here.
+            accept_change: go on even if the job's ``on_change`` says to ask or to stop.
 
         Raises:
+            ChangeRefused: the job says ``on_change: stop``, and something has changed.
             NotFound, LeaseHeld, RunCancelled, SpecError: it cannot be resumed.
             UsageError, VerdictRefused: that cannot be granted.
         """
@@ -216,7 +222,7 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
         row = self._row(run_id)
         if kill:
             self._ledger.read(lambda store: kill_owner(store, row.run_id))
-        return self._drive(self._job_of(row, main, wait, reopen=True))
+        return self._drive(replace(self._job_of(row, main, wait, reopen=True), accepts_change=accept_change))
 
     async def aresume(
         self,
@@ -225,30 +231,14 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
         main: Main | None = None,
         wait: bool = False,
         grant: Mapping[str, object] | None = None,
+        accept_change: bool = False,
     ) -> Outcome:
         """Do what ``resume`` does inside a running event loop."""
         self._refuse_cancelled(self._row(run_id))
         if grant is not None:
             self.grant(run_id, grant)
-        return await self._adrive(self._job_of(self._row(run_id), main, wait, reopen=True))
-
-    def _fork(
-        self,
-        run_id: str,
-        at: str | None,
-        effects: str,
-        inputs: Mapping[str, Any] | None,
-        new_run_id: str | None,
-        main: Main | None,
-        wait: bool,
-    ) -> Job:
-        row = self._row(run_id)
-        wanted = replace(row, status=RunStatus.QUEUED)  # the agent of a run that has ended is needed too
-        drawn = self.fork_plan(run_id, at=at, effects=effects)
-        job = self._job_of(wanted, main, wait, reopen=False)
-        workspaces = (self.state_dir / "workspaces").absolute()
-        found = fork_of(self._around, drawn, new_run_id, inputs or {}, workspaces, self._entrypoint)
-        return replace(job, run_id=found.run_id, spec=spec_of(found))
+        job = self._job_of(self._row(run_id), main, wait, reopen=True)
+        return await self._adrive(replace(job, accepts_change=accept_change))
 
     def scope(
         self, run_id: str, inputs: Mapping[str, Any] | None = None, *, wait: bool = False

@@ -63,6 +63,7 @@ def resume(options: argparse.Namespace, output: Output) -> int:
             kill=options.kill_owner,
             grant=granted,
             quiet=options.quiet,
+            accept_change=options.accept_change,
         )
 
 
@@ -84,14 +85,14 @@ def go_on(
     kill: bool = False,
     grant: Mapping[str, object] | None = None,
     quiet: bool = False,
+    accept_change: bool = False,
 ) -> int:
     """Resume a run, print where it stands, and return its exit code."""
     run_id = engine.find_run(run)
     with telling(engine, run_id, wait):
         show = shown(engine, run_id, output, quiet=quiet)
-        return live_life(
-            output, engine, run_id, partial(engine.resume, run_id, wait=wait, kill=kill, grant=grant), show
-        )
+        go = partial(engine.resume, run_id, wait=wait, kill=kill, grant=grant, accept_change=accept_change)
+        return live_life(output, engine, run_id, go, show)
 
 
 def _warn(job: JobFile, policies: Sequence[Path]) -> None:

@@ -22,6 +22,7 @@ class JobFile:
         policies: overlay files, already relative to the working directory.
         deadline: ISO-8601 UTC with microseconds, or None.
         critic: the function that is asked where a phase ends, as ``agent_target`` is written.
+        on_change: ``continue``, ``ask`` or ``stop`` where the program or the rules changed between two lives.
         secrets: where each declared secret comes from.
         path: the job file, or the Python file of a bare target.
     """
@@ -43,6 +44,7 @@ class JobFile:
     artifacts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
     critic: str | None = None
+    on_change: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -69,6 +71,7 @@ class JobFile:
             artifacts=self.artifacts,
             secrets=self.secrets,
             critic=self.critic,
+            on_change=self.on_change,
         )
 
     def with_inputs(self, given: Mapping[str, Any]) -> JobFile:

@@ -175,6 +175,7 @@ class JobModel(Edge):
     artifacts: Any = None
     secrets: dict[SecretName, SecretSource] = {}  # noqa: RUF012
     critic: Annotated[NonEmpty, AfterValidator(_agent_target)] | None = None
+    on_change: Literal["continue", "ask", "stop"] | None = None
 
 
 _SECTIONS: Mapping[str, type[BaseModel]] = {
@@ -217,6 +218,7 @@ def read_job(path: Path) -> JobFile:
         deadline=model.deadline,
         secrets=model.secrets,
         critic=model.critic,
+        on_change=model.on_change,
         stop_conditions=stops,
         **sections,
     )

@@ -7,7 +7,7 @@ PerdureError
 │   ├── CallChallenged    looks like an effect that was already done (``on_challenge="raise"``)
 │   ├── CallAbandoned     a person decided to go on without knowing the outcome
 │   └── DedupeConflict    one dedupe_key, two different effect scopes
-├── NoActiveRun  SpecMismatch  SpecError  DeadlineExceeded  SimulationMissing  PolicyError  ToolConflict
+├── NoActiveRun  SpecMismatch  ChangeRefused  SpecError  DeadlineExceeded  SimulationMissing  PolicyError  ToolConflict
 ├── UnstorableValue  NotFound  LeaseHeld  LeaseLost  RunCancelled  PhaseVetoed  VerdictRefused  UsageError
 └── StoreError
     └── StorageFault  ConstraintViolated  SchemaError
@@ -137,6 +137,14 @@ class SpecMismatch(PerdureError):
     code = "PERDURE-130"
     exit_code = 2
     default_safe = "The existing run is untouched."
+
+
+class ChangeRefused(PerdureError):
+    """The job says ``on_change: stop``, and its program or its rules have changed since the run's last life."""
+
+    code = "PERDURE-134"
+    exit_code = 2
+    default_safe = "The run is untouched."
 
 
 class SpecError(PerdureError):

@@ -73,12 +73,15 @@ class RunSpec:
     artifacts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
     critic: str | None = None
+    on_change: str | None = None
 
     def as_document(self) -> dict[str, Any]:
         """Return the specification as the JSON document that is stored and hashed; of secrets it has the sources."""
         named: dict[str, Any] = {"secrets": dict(self.secrets)} if self.secrets else {}
         if self.critic is not None:
             named["critic"] = self.critic
+        if self.on_change is not None:  # a key that is left out changes no specification's hash
+            named["on_change"] = self.on_change
         return {
             "name": self.name,
             "agent": self.agent,
@@ -206,6 +209,8 @@ class Outcome:
     """How the run was started, and of which run it is a fork."""
     inherited: int = 0
     """How many calls a fork has inherited."""
+    changes: tuple[str, ...] = ()
+    """What has changed since the life before the last one: tools, policies, code, versions."""
     simulated: int = 0
     """How many calls a fork has simulated: nothing was sent for them."""
     note: str = ""

@@ -139,6 +139,7 @@ def lines_of(outcome: Outcome) -> list[str]:
     """Return what ``say`` prints."""
     reason = f" ({outcome.reason})" if outcome.reason else ""
     lines = [f"run {outcome.run_id}: {outcome.status}{reason}" + (f"; {outcome.note}" if outcome.note else "")]
+    lines += [f"  changed since the life before: {change}" for change in outcome.changes]
     if outcome.error_code:
         lines.append(f"  {outcome.error_code}: {outcome.error_detail}")
     for item in outcome.waiting_for:

@@ -12,8 +12,9 @@ from perdure.model.errors import BodyPruned, LeaseHeld, NotFound
 from perdure.model.run import Owner, RunRow, RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import DENIED, CallStatus
 from perdure.ports.clock import after, parse_time
-from perdure.runtime import cancelling
+from perdure.runtime import cancelling, fingerprints
 from perdure.runtime.approvals import EXPIRED, expire_all
+from perdure.runtime.fingerprints import Mark
 from perdure.runtime.lease import (
     LEASE_SECONDS,
     LOOK_AGAIN_SECONDS,
@@ -28,18 +29,22 @@ from perdure.store.runs import LifeCounts, owner_from_text
 from perdure.store.sql_store import SqlStore
 
 
-def claim(around: Surroundings, store: SqlStore, run_id: str, *, reopen: bool) -> tuple[RunRow, int] | RunRow:
+def claim(
+    around: Surroundings, store: SqlStore, run_id: str, *, reopen: bool, mark: Mark | None = None
+) -> tuple[RunRow, int] | RunRow:
     """Begin a life of a run in one transaction.
 
     Args:
         reopen: an explicit resume, which moves failed runs too.
+        mark: what the life will be made of; a change since the last one may be asked about first.
 
     Returns:
-        The run's row and the new fence; or the row alone where the run has ended.
+        The run's row and the new fence; or the row alone where there is no life: the run has ended, or waits.
 
     Raises:
         NotFound: there is no such run.
         LeaseHeld: its owner may still be alive.
+        ChangeRefused: something has changed, and the job says that it stops then.
     """
     row = store.runs.get(run_id)
     if row is None:
@@ -62,6 +67,8 @@ def claim(around: Surroundings, store: SqlStore, run_id: str, *, reopen: bool) -
     fence = store.runs.claim(row, around.owner, now=now, expires=after(now, LEASE_SECONDS))
     if row.status is RunStatus.FAILED:
         _reopen(store, row, fence, now)
+    if mark is not None and not fingerprints.may_begin(around, store, row, fence, mark):
+        return store.runs.get(run_id) or row
     return row, fence
 
 

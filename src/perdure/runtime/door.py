@@ -81,7 +81,7 @@ class Door:
         """
         if is_tool(tool_or_name):
             return tool_or_name
-        found = self.life.registry.by_name(tool_or_name) if isinstance(tool_or_name, str) else None
+        found = self.life.registry.by_spelling(tool_or_name) if isinstance(tool_or_name, str) else None
         if found is None:
             known = ", ".join(self.life.registry.names()) or "none"
             raise UsageError(

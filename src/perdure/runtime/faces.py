@@ -21,6 +21,7 @@ from perdure.runtime.door import Door, parse_options
 from perdure.runtime.frame import current_step
 from perdure.runtime.phases import Phases
 from perdure.runtime.request import CallRequest
+from perdure.runtime.sessions import AsyncProviderSession, ProviderSession, note_prompt
 from perdure.runtime.steps import Step, outline, skip_step
 from perdure.runtime.turns import Asker, AsyncTurn, ReadCalls, Turn, turn_request
 from perdure.runtime.workspace import WORK_PRODUCTS, measure
@@ -153,11 +154,29 @@ class _Face:
             kwargs.pop("repeat_of", None), kwargs.pop("dedupe_key", None), kwargs.pop("on_challenge", "wait")
         )
         self._life.vault.refuse_in_name("dedupe_key", options.dedupe_key or "")
-        return self._door.request(self._door.find_tool(tool), args, kwargs, options)
+        request = self._door.request(self._door.find_tool(tool), args, kwargs, options)
+        request.raw_name = tool if isinstance(tool, str) else None
+        return request
 
 
 class Run(_Face):
     """The run of ``def main(run)``."""
+
+    @property
+    def provider_session(self) -> ProviderSession:
+        """The session that a model's provider keeps of the conversation."""
+        return ProviderSession(self._life)
+
+    def prompt_note(self, text: str, *, model: str | None = None) -> None:
+        """Store what the agent is told to do now; a later life, or who looks at the run, finds it (R108).
+
+        Args:
+            text: the prompt; another one than in the life before is told as a change.
+            model: the model it is told to; likewise.
+        """
+        life = self._life
+        life.check_open()
+        life.ledger.run(lambda store: note_prompt(life, store, text, model))
 
     def call(self, tool: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call a tool, by itself or by name, with options beside its arguments.
@@ -270,6 +289,19 @@ class Run(_Face):
 
 class AsyncRun(_Face):
     """The run of ``async def main(run)``: the same names, awaited."""
+
+    @property
+    def provider_session(self) -> AsyncProviderSession:
+        """The session that a model's provider keeps of the conversation."""
+        return AsyncProviderSession(self._life)
+
+    async def prompt_note(self, text: str, *, model: str | None = None) -> None:
+        """Store what the agent is told to do now, and the model it is told to. Arguments as in ``Run.prompt_note``."""
+        from perdure.runtime.drive_async import commit
+
+        life = self._life
+        life.check_open()
+        await commit(life, lambda store: note_prompt(life, store, text, model))
 
     def call(self, tool: Any, /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
         """Call a tool; a sync tool runs in a thread. Arguments and errors as in ``Run.call``."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from perdure.model.errors import UsageError
 from perdure.model.fork import ForkEffects
-from perdure.model.run import Outcome
+from perdure.model.run import Outcome, RunStatus
 from perdure.runtime import forks
+from perdure.runtime.accept import spec_of
 from perdure.runtime.desk import Desk
 from perdure.runtime.forks import ForkPlan
 from perdure.runtime.runner import Job
@@ -19,7 +22,9 @@ Main = Callable[..., Any]
 class ForkDesk(Desk):
     """Makes new runs from old ones; the old ones are only read. An engine fills in how a run is driven."""
 
-    _fork: Callable[..., Job]
+    state_dir: Path
+    _entrypoint: str
+    _job_of: Callable[..., Job]
     _drive: Callable[[Job], Outcome]
     _adrive: Callable[[Job], Coroutine[Any, Any, Outcome]]
 
@@ -82,3 +87,21 @@ class ForkDesk(Desk):
     ) -> Outcome:
         """Do what ``fork`` does inside a running event loop; arguments and errors are the same."""
         return await self._adrive(self._fork(run_id, at, effects, inputs, new_run_id, main, wait))
+
+    def _fork(
+        self,
+        run_id: str,
+        at: str | None,
+        effects: str,
+        inputs: Mapping[str, Any] | None,
+        new_run_id: str | None,
+        main: Main | None,
+        wait: bool,
+    ) -> Job:
+        row = self._row(run_id)
+        wanted = replace(row, status=RunStatus.QUEUED)  # the agent of a run that has ended is needed too
+        drawn = self.fork_plan(run_id, at=at, effects=effects)
+        job = self._job_of(wanted, main, wait, reopen=False)
+        workspaces = (self.state_dir / "workspaces").absolute()
+        found = forks.fork_of(self._around, drawn, new_run_id, inputs or {}, workspaces, self._entrypoint)
+        return replace(job, run_id=found.run_id, spec=spec_of(found))

@@ -157,6 +157,7 @@ class Life(_Rows):
         self.files = LifeFiles()
         self.origin = Origin()
         self.lineage = Lineage()
+        self.reported = False
         self.context = Context()
         self.conversations = Conversations(self.context)
         self.operations = Operations()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeGuard
 
+from perdure.core.names import spellings
 from perdure.model.errors import SpecError, ToolConflict
 from perdure.ports.tool import Tool, made
 from perdure.runtime.agent import names_of_module
@@ -45,6 +46,13 @@ class Registry:
         """Return the tool of a bare name."""
         found = [item for (_, known), item in self._tools.items() if known == name]
         return found[0] if len(found) == 1 else None
+
+    def by_spelling(self, raw: str) -> AnyTool | None:
+        """Return the tool that a caller means: by its name, or by the name with what agents put before it (R109)."""
+        return next((found for name in spellings(raw) if (found := self.by_name(name)) is not None), None)
+
+    def __iter__(self) -> Iterator[AnyTool]:
+        return iter(self._tools.values())
 
     def names(self) -> list[str]:
         """Return all names, sorted."""

@@ -61,7 +61,14 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         origin=origin,
         inherited=inherited,
         simulated=simulated,
+        changes=tuple(_changes(store, row)),
     )
+
+
+def _changes(store: SqlStore, row: RunRow) -> list[str]:
+    """Return what had changed when the last life began."""
+    found: list[str] = json.loads(dict(store.origins.changes(row.run_id)).get(row.attempt, "[]"))
+    return found
 
 
 def _fork_note(origin: Origin, simulated: int) -> str:
@@ -159,6 +166,7 @@ def run_document(found: Outcome) -> dict[str, Any]:
         "duplicates_found": found.duplicates_found,
         "attempt": found.attempt,
         "waiting_for": [waiting_document(item) for item in found.waiting_for],
+        "changes": list(found.changes),
         "run_mode": str(found.origin.run_mode),
         "parent_run_id": found.origin.parent_run_id,
         "forked_from": found.origin.forked_from,
@@ -255,6 +263,7 @@ def _edited(evidence: list[dict[str, Any]]) -> dict[str, Any] | None:
 def details(store: SqlStore, run_id: str) -> dict[str, Any]:
     """Return the lives, steps, checkpoints, artifacts and forks of a run, and what its provider's session is."""
     origin = store.origins.get(run_id)
+    changes = dict(store.origins.changes(run_id))
     return {
         "provider_session_id": origin.provider_session_id,
         "provider_session_forked_from": origin.provider_session_forked_from,
@@ -273,6 +282,7 @@ def details(store: SqlStore, run_id: str) -> dict[str, Any]:
         "lives": [
             {
                 "attempt": life.attempt,
+                "changes": json.loads(changes.get(life.attempt, "[]")),
                 "pid": life.owner.pid,
                 "started_at": life.started_at,
                 "ended_at": life.ended_at,

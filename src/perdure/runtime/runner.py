@@ -11,7 +11,7 @@ from perdure.model.errors import LeaseLost, RunSuspended, StoreError
 from perdure.model.policy import Policy
 from perdure.model.run import StepStatus
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import doubts, drive_sync, late_receipt, limits, starting
+from perdure.runtime import doubts, drive_sync, fingerprints, late_receipt, limits, starting
 from perdure.runtime.claim import claim
 from perdure.runtime.door import Door
 from perdure.runtime.ending import Ending, end_children_of_doubts, end_life, interrupt_life
@@ -41,6 +41,7 @@ class Job:
     reopen: bool
     policy: Policy
     critic: Callable[..., Any] | None = None
+    accepts_change: bool = False
 
 
 @dataclass(slots=True)
@@ -65,7 +66,8 @@ class Runner:
             LeaseHeld, NotFound, StoreError: it cannot be claimed.
         """
         around = self._around
-        claimed = around.ledger.run(lambda store: claim(around, store, job.run_id, reopen=job.reopen))
+        mark = fingerprints.take(job.spec, job.main, job.registry, job.policy, accepted=job.accepts_change)
+        claimed = around.ledger.run(lambda store: claim(around, store, job.run_id, reopen=job.reopen, mark=mark))
         if not isinstance(claimed, tuple):
             return None
         row, fence = claimed

@@ -157,7 +157,7 @@ class Asker:
     def request(self, turn_id: str, call: TurnCall) -> CallRequest:
         """Return the request of one call of a turn, by its exact handle."""
         life = self.door.life
-        tool = life.registry.by_name(call.name)
+        tool = life.registry.by_spelling(call.name)
         decision = life.decision(tool) if tool is not None else None
         options, digest = CallOptions(repeat_of=call.repeat_of), life.vault.digest
         frame = replace(self.frame, parent_call_id=turn_id)
@@ -174,11 +174,12 @@ class Asker:
             absent = _absent(call.name, problem or "")
             decision = decision or evaluate(life.around.policy, absent.declaration)
             request = build_request(absent, decision, (), call.args, frame, options, digest=digest)
+        request.raw_name = call.name
         request.handle, request.reader, request.refused = (turn_id, call.index), self.conversation.reader, problem
         return request
 
     def _not_offered(self, call: TurnCall, tool: AnyTool | None) -> str | None:
-        if tool is not None and (self.offered is None or call.name in self.offered):
+        if tool is not None and (self.offered is None or tool.name in self.offered):
             return None
         names = self.door.life.registry.names() if self.offered is None else sorted(self.offered)
         return f"there is no tool {call.name!r} here; the tools are: {', '.join(names) or 'none'}"

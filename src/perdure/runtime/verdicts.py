@@ -177,6 +177,15 @@ def answer_question(store: SqlStore, approval_id: str, *, text: str, actor: str,
         retry = escalations.wants_retry(text, question)
         settle_escalation(store, question, retry=retry, actor=actor, reason="", now=now)
         return
+    if question.change is not None and question.status == "open":
+        if text != "continue":
+            raise VerdictRefused(
+                f"{approval_id} asks whether the run goes on with what has changed: continue is the answer to it",
+                next_command=f"perdure answer {approval_id} continue   # or: perdure runs cancel {question.run_id}",
+            )
+        store.questions.answer(approval_id, answer=text, actor=actor, now=now)
+        let_the_run_go_on(store, question.run_id, now)
+        return
     if question.is_asked:
         row = answering.answer(store, question, text=text, actor=actor, now=now)
         let_the_run_go_on(store, row.run_id, now)

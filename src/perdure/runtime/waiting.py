@@ -79,6 +79,9 @@ def _commands(question: Question) -> tuple[str, ...]:
         return (f"perdure resume {shlex.quote(question.run_id)} --grant {grant}",)
     if question.escalation is not None:
         return (f"perdure answer {asked} retry", f"perdure answer {asked} 'give up'")
+    if question.change is not None:
+        run_id = shlex.quote(question.run_id)
+        return (f"perdure answer {asked} continue", f"perdure fork {run_id}", f"perdure runs cancel {run_id}")
     if question.is_asked:
         options = json.loads(question.detail or "{}")["options"]
         return tuple(f"perdure answer {asked} {shlex.quote(item)}" for item in options or ("TEXT",))

@@ -9,6 +9,7 @@ from perdure.model.run import StepStatus
 from perdure.model.toolcall import CallKey, CallRow
 from perdure.ports.store import Row
 from perdure.store.calls import call_of_row
+from perdure.store.questions import Question
 from perdure.store.statements import Statements
 
 
@@ -117,6 +118,10 @@ class OriginRows:
     def changes(self, run_id: str) -> list[tuple[int, str]]:
         """Return the lives that began with a change, each with the changes as JSON."""
         return [(row[0], row[1]) for row in self._do.rows("list_changes", run_id=run_id)]
+
+    def questions(self, run_id: str) -> list[Question]:
+        """Return what was ever asked about a run itself, not about one of its calls, oldest first."""
+        return [Question(*row) for row in self._do.rows("questions_about_run", run_id=run_id)]
 
     # --- writing -------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,14 @@ class Question:
         return found
 
     @property
+    def change(self) -> str | None:
+        """Which change of the program a person is asked about before the run goes on, if that is what is asked."""
+        if self.kind != NOTICE_KIND or self.tool_call_id is not None or not self.detail:
+            return None
+        found: str | None = json.loads(self.detail).get("fingerprint")
+        return found
+
+    @property
     def is_asked(self) -> bool:
         """Whether the program itself asks, by ``run.ask``."""
         return self.kind == NOTICE_KIND and "question" in json.loads(self.detail or "{}")

@@ -671,7 +671,8 @@ FROM runs WHERE run_id = :run_id
 -- name: set_origin
 UPDATE runs SET run_mode = :run_mode, parent_run_id = :parent_run_id, forked_from = :forked_from,
   fork_effects = :fork_effects, last_job_prompt = :last_job_prompt,
-  provider_session_forked_from = :provider_session_forked_from
+  provider_session_forked_from = :provider_session_forked_from,
+  fingerprint_json = (SELECT p.fingerprint_json FROM runs p WHERE p.run_id = :parent_run_id)
 WHERE run_id = :run_id AND status = 'queued' AND attempt = 0
 
 -- name: set_provider_session
@@ -690,6 +691,10 @@ UPDATE runs SET fingerprint_json = :fingerprint WHERE run_id = :run_id AND lease
 
 -- name: set_changes
 UPDATE run_attempts SET changes_json = :changes WHERE run_id = :run_id AND fence = :fence
+
+-- name: questions_about_run
+SELECT {question}
+FROM approvals WHERE run_id = :run_id AND tool_call_id IS NULL ORDER BY approval_no
 
 -- name: list_changes
 SELECT attempt, changes_json FROM run_attempts WHERE run_id = :run_id AND changes_json IS NOT NULL ORDER BY attempt
