@@ -30,11 +30,7 @@ from perdure.runtime.crashpoints import Knobs
 from perdure.runtime.exports import Exports, reach_of
 from perdure.runtime.faces import Run
 from perdure.runtime.fork_desk import ForkDesk
-<<<<<<< HEAD
-from perdure.runtime.forks import fork_of
 from perdure.runtime.going_on import GoingOn
-=======
->>>>>>> 82130d6 (What changed between two lives is shown, asked about or refused; provider sessions and prompts; a tool's raw name)
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.lease import mark_children, this_process
 from perdure.runtime.ledger import Ledger

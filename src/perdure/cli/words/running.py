@@ -16,16 +16,12 @@ def add_to(commands: Commands) -> None:
     _quiet(run)
     run.add_argument("--wait", action="store_true", help="stay until people have answered")
     resume = commands.add("resume", "settle what was started and go on with a run", ("run_cmd", "resume"))
-<<<<<<< HEAD
     resume.add_argument("run", metavar="RUN", nargs="?", help="the run's id, a unique prefix of it, or @last")
     resume.add_argument("--all", action="store_true", help="every interrupted or queued run that needs no person")
     resume.add_argument(
         "--max-age", metavar="TIME", help="with --all: leave runs in which nothing has happened for longer (24h)"
     )
-=======
-    run_id(resume)
     resume.add_argument("--accept-change", action="store_true", help="go on although the program or its rules changed")
->>>>>>> 82130d6 (What changed between two lives is shown, asked about or refused; provider sessions and prompts; a tool's raw name)
     resume.add_argument("--kill-owner", action="store_true", help="kill the process that owns the run first")
     _quiet(resume)
     resume.add_argument("--wait", action="store_true", help="stay until people have answered")
