@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compare import report as comparison
+from perdure.cli import help_cmd
 from perdure.cli import parser as command_line
 from perdure.core.transitions import CALL_TRANSITIONS, RUN_TRANSITIONS
 from perdure.demo import command as demo_command
@@ -133,6 +134,17 @@ def error_codes() -> str:
     return "\n".join(lines)
 
 
+def error_catalogue() -> str:
+    """Show what `perdure help` tells of each error code."""
+    lines: list[str] = []
+    for entry in help_cmd.entries().values():
+        told = (entry.happened, entry.why, entry.safe, entry.do)
+        lines += [f"### {entry.code}", "", f"*{entry.title}.*", ""]
+        lines += [f"- {part}: {text}" for part, text in zip(help_cmd.PARTS, told, strict=False)]
+        lines += ["", f"```console\n{entry.example}\n```", ""]
+    return "\n".join(lines)
+
+
 def crash_knobs() -> str:
     """List the crash knobs and the form of their values."""
     rows = [f"| `{PREFIX}{name}` | {form[1]} |" for name, form in KNOBS.items()]
@@ -227,6 +239,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "compared-words": compared_words,
     "crash-knobs": crash_knobs,
     "design-pages": design_pages,
+    "error-catalogue": error_catalogue,
     "error-codes": error_codes,
     "layers": layers,
     "run-states": run_states,

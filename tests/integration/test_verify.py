@@ -310,4 +310,4 @@ def test_memory_stays_flat_however_many_calls_are_checked(tmp_path: Path) -> Non
             tracemalloc.stop()
         return found
 
-    assert peak(250, "long") < peak(25, "short") + 100_000
+    assert peak(120, "long") < peak(12, "short") + 50_000

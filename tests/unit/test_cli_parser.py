@@ -26,12 +26,9 @@ OF_CONTRACT = {
         "crashtest",
         "db path",
     ),
-    *("doctor", "verify", "db check", "db backup", "db migrate"),
+    *("runs watch", "help", "doctor", "verify", "db check", "db backup", "db migrate", "db prune"),
 }
-LATER = (
-    *("runs watch x", "triggers ls", "schedules add", "worker"),
-    *("help x",),
-)
+LATER = (*("triggers ls", "schedules add", "worker"),)
 
 
 def listed(help_text: str) -> set[str]:

@@ -27,7 +27,7 @@ def tell(problem: BaseException, output: Output, *, flags: str, debug: bool) -> 
 
         note(*"".join(traceback.format_exception(problem)).splitlines())
     note(f"error[{document['code']}]: {first}", *(f"  {line}" for line in more))
-    note(f"  safe: {document['safe']}", f"  next: {document['next']}")
+    note(f"  safe: {document['safe']}", f"  next: {document['next']}", f"  more: perdure help {document['code']}")
     if not output.is_table:
         output.answer(document, str)
     return code

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perdure.core.identity import idempotency_key
+from perdure.core.marks import has_mark
+from perdure.core.redact import has_telling_name
 from perdure.core.seals import Settled, may_follow
 from perdure.model.toolcall import MEMO_NAMESPACE, CallKey, CallStatus
 
@@ -87,14 +89,21 @@ def call_problems(call: AuditedCall, ledger_id: str) -> Iterator[Problem]:
         if wrong:
             yield Problem(kind, row.tool_call_id, says)
     key = CallKey(row.tool_namespace, row.tool_name, row.normalized_args_hash)
-    if idempotency_key(ledger_id, row.run_id, key, call.effect_scope, call.occurrence) != row.idempotency_key:
-        yield Problem("key", row.tool_call_id, "its idempotency key is not the one that its run and arguments make")
+    if _scope_is_plain(call.effect_scope):
+        made = idempotency_key(ledger_id, row.run_id, key, call.effect_scope, call.occurrence)
+        if made != row.idempotency_key:
+            yield Problem("key", row.tool_call_id, "its idempotency key is not the one that run and arguments make")
 
 
 def _not_started(row: Settled, status: CallStatus) -> bool:
     if row.tool_namespace == MEMO_NAMESPACE or status not in _STARTED:
         return False
     return row.started_at is None or row.attempt < 1
+
+
+def _scope_is_plain(scope: str | None) -> bool:
+    """Return whether the key can be made again from the row: a scope with a secret goes into it as a keyed hash."""
+    return scope is None or not (has_mark(scope) or has_telling_name(scope.encode("utf-8", "surrogatepass")))
 
 
 def _attempts_said(call: AuditedCall) -> str:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from perdure.config.settings import resolve
@@ -124,9 +125,41 @@ def _spoken() -> Generator[None, None, None]:
 
 
 def speak(problem: BaseException) -> None:
-    """Let an error of ours say what is safe and what to do next, below its traceback."""
+    """Let an error of ours say what is safe and what to do next; a script that does not catch it ends plainly.
+
+    Its process is left with the error's exit code and without a traceback, which ``python -X dev`` shows.
+    """
     if isinstance(problem, PerdureError):
         problem.add_note(f"  safe: {problem.safe}\n  next: {problem.next_command}")
+        if not isinstance(sys.excepthook, _Plainly) and not sys.flags.dev_mode:
+            sys.excepthook = _Plainly(sys.excepthook)
+
+
+class _Plainly:
+    """What the interpreter calls with an error that nobody caught; the one before it gets all but ours."""
+
+    def __init__(self, otherwise: Callable[..., Any]) -> None:
+        self._otherwise = otherwise
+
+    def __call__(self, kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(problem, PerdureError):
+            self._otherwise(kind, problem, trace)
+            return
+        for line in error_lines(problem):
+            print(line, file=sys.stderr)
+        raise SystemExit(problem.exit_code)
+
+
+def error_lines(problem: PerdureError) -> list[str]:
+    """Return how an error is told: what happened, what is safe now, the next command, and where there is more."""
+    first, *more = problem.message.split("\n")
+    lines = [f"error[{problem.code}]: {first}", *(f"  {line}" for line in more)]
+    return [
+        *lines,
+        f"  safe: {problem.safe}",
+        f"  next: {problem.next_command}",
+        f"  more: perdure help {problem.code}",
+    ]
 
 
 def say(outcome: Outcome) -> None:

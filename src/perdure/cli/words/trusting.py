@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from perdure.cli.words.grammar import Commands
 
-NOUNS: dict[str, tuple[str, ...]] = {"doctor": (), "verify": (), "db": ("path", "check", "backup", "migrate", "prune")}
+NOUNS: dict[str, tuple[str, ...]] = {
+    "doctor": (),
+    "verify": (),
+    "db": ("path", "check", "backup", "migrate", "prune"),
+    "help": (),
+}
 
 
 def add_to(commands: Commands) -> None:
@@ -28,6 +33,12 @@ def add_to(commands: Commands) -> None:
     prune.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     prune.add_argument("--workspaces", action="store_true", help="remove the folders of these runs too")
     prune.add_argument("--vacuum", action="store_true", help="write the file anew without the room that became free")
+    told = commands.add(
+        "help", "tell what an error code means and what to do; needs no network", ("help_cmd", "help_on")
+    )
+    told.add_argument(
+        "subject", metavar="CODE|TOPIC", nargs="?", help="PERDURE-NNN, exit-codes, in-doubt, …; else a list"
+    )
 
 
 def _of(function: str) -> tuple[str, str]:
