@@ -231,3 +231,30 @@ def _owner(run: dict[str, Any], seen: Seen) -> Iterator[Change]:
     if pid is not None and seen.gone != run["attempt"]:
         seen.gone = run["attempt"]
         yield Change("owner", run["updated_at"], {"state": "gone", "pid": pid, "attempt": run["attempt"]}, seen.text())
+
+
+def steps_of(store: SqlStore, run_id: str) -> Iterator[dict[str, Any]]:
+    """Yield all steps of a run, by index."""
+    for row in store.watched.steps(run_id, after=-1, known=(), since=""):
+        yield named(_STEP, row)
+
+
+def calls_of(store: SqlStore, run_id: str) -> Iterator[dict[str, Any]]:
+    """Yield all calls of a run, oldest first, with the keys that they carry."""
+    after = store.watched.first_call(run_id) - 1
+    while page := store.watched.new_calls(run_id, after=after, limit=MOST_CALLS):
+        for row in page:
+            yield {**named(_CALL, row), "idempotency_key": store.calls.get(row[0]).idempotency_key}
+        after = page[-1][0]
+
+
+def evidence_of(store: SqlStore, run_id: str) -> Iterator[dict[str, Any]]:
+    """Yield all evidence about the calls of a run, oldest first."""
+    for row in store.watched.evidence(run_id, after=0):
+        yield named(_EVIDENCE, row)
+
+
+def checkpoints_of(store: SqlStore, run_id: str) -> Iterator[dict[str, Any]]:
+    """Yield all checkpoints of a run, oldest first."""
+    for row in store.watched.checkpoints(run_id, after=0):
+        yield named(_CHECKPOINT, row)

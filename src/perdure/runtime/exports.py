@@ -24,6 +24,7 @@ from perdure.runtime.completions import Reach, completion_of
 from perdure.runtime.packets import packet_of
 from perdure.runtime.restart import folder_of, restart_text
 from perdure.runtime.run_log import TAIL_BYTES, RunLogs, whole_log
+from perdure.runtime.trace_file import TRACE_VARIABLE, write_trace
 from perdure.runtime.transcript import write_transcript
 from perdure.runtime.workspace import (
     PRIVATE_PROGRAM,
@@ -81,6 +82,7 @@ class Exports:
         self._reach = reach
         self._told: set[str] = set()
         self._living: set[str] = set()
+        self._traces = os.environ.get(TRACE_VARIABLE, "").lower() in ("1", "on", "true", "yes")
         self._logs = RunLogs(ledger, self.failed, self.write_heard)
 
     def failed(self, run_id: str, problem: Exception) -> None:
@@ -128,6 +130,13 @@ class Exports:
         self.write_heard()
         self._living.discard(run_id)
         self._write_end(self._row(run_id))
+        if self._traces:
+            self._write_trace(run_id)
+
+    @_never_fatal
+    def _write_trace(self, run_id: str) -> None:
+        row = self._row(run_id)
+        write_trace(self._ledger, run_id, Path(row.workspace), row.updated_at)
 
     def ended(self, run_ids: Iterable[str]) -> None:
         """Runs were ended without a life: by their deadline, or by a person."""
