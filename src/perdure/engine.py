@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -134,18 +133,6 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
     def policy(self) -> Policy:
         """The rules in force."""
         return self._around.policy
-
-    def add_tools(self, modules: Iterable[str]) -> None:
-        """Import modules and register the tools in them; the working directory is looked in too.
-
-        Raises:
-            SpecError: one cannot be imported, or has no tool.
-        """
-        for module in modules:
-            if os.getcwd() not in sys.path:
-                sys.path.insert(0, os.getcwd())
-            for item in tools_of_module(module):
-                self._registry.add(item)
 
     def new_run_id(self) -> str:
         """Return a fresh id, for those who must know it before the run begins."""

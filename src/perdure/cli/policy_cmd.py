@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from perdure.config.policy_file import load_policy
 from perdure.core.duration import format_duration
 from perdure.core.policy import approval_needed, check_args, evaluate
-from perdure.model.policy import Approval, ApprovalKind, Decision, Policy, ToolDeclaration
+from perdure.core.policy_changes import approval_text
+from perdure.core.voices import match
+from perdure.model.policy import Decision, Policy, Rule, ToolDeclaration
 from perdure.model.toolcall import LOCAL_NAMESPACE
 
 EXPLAIN_SCHEMA = "perdure.policy/v1"
@@ -77,7 +79,7 @@ def _as_document(decision: Decision) -> dict[str, Any]:
         "key_ttl": _duration(decision.key_ttl_seconds),
         "probe": decision.probe or ("the tool's own" if decision.has_probe else None),
         "probe_lag": _duration(decision.probe_lag_seconds),
-        "approval": _approval(decision.approval),
+        "approval": approval_text(decision.approval),
         "approval_expires": _duration(decision.approval_expires_seconds),
         "max_attempts": decision.max_attempts,
         "timeout": _duration(decision.timeout_seconds),
@@ -90,12 +92,6 @@ def _as_document(decision: Decision) -> dict[str, Any]:
 
 def _duration(seconds: float | None) -> str | None:
     return None if seconds is None else format_duration(seconds)
-
-
-def _approval(approval: Approval) -> str | dict[str, Any]:
-    if approval.kind is not ApprovalKind.WHEN:
-        return str(approval.kind)
-    return {"when": {field: list(conditions) for field, conditions in approval.conditions.items()}}
 
 
 def render_explain(document: Mapping[str, Any]) -> str:
@@ -167,8 +163,11 @@ def _call_lines(call: Mapping[str, Any] | None) -> list[str]:
     return _line("this call", said + asked)
 
 
-def check(paths: Sequence[Path]) -> dict[str, Any]:
+def check(paths: Sequence[Path], declarations: Sequence[ToolDeclaration] = ()) -> dict[str, Any]:
     """Return the ``perdure.policy_check/v1`` document for policy files that are valid.
+
+    Args:
+        declarations: registered tools; with some, a rule or an entry that names none of them is warned about.
 
     Raises:
         PolicyError: a file is not; all errors of all files are in it.
@@ -180,8 +179,58 @@ def check(paths: Sequence[Path]) -> dict[str, Any]:
         "rules": len(policy.rules),
         "read_only_allowlist": len(policy.read_only_allowlist),
         "side_effect_denylist": len(policy.side_effect_denylist),
-        "warnings": list(policy.warnings),
+        "warnings": [*policy.warnings, *(_idle(policy, declarations) if declarations else ())],
     }
+
+
+def _idle(policy: Policy, declarations: Sequence[ToolDeclaration]) -> Iterator[str]:
+    """Yield a warning for each rule and entry that speaks of none of the tools: maybe a name is misspelt."""
+    from perdure.config.checked import suggestion  # pydantic: only where there was a file to check
+
+    names = [tool.name for tool in declarations]
+    entries = [Rule(e.file, e.line, tool=e.tool) for e in (*policy.read_only_allowlist, *policy.side_effect_denylist)]
+    for rule in (*policy.rules, *entries):
+        if not any(match(rule, tool) for tool in declarations):
+            said = rule.tool or rule.tool_name_regex or ""
+            yield f"{rule.ref}: warning: {said!r} matches none of the {len(names)} tools{suggestion(said, names)}"
+
+
+def render_test(document: Mapping[str, Any]) -> str:
+    """Return what became of the tests as text for a person: every failure with its place."""
+    lines = [
+        f"{item['place']}: {row['tool_name']} ({row['namespace']}): {item['field']} is {_spoken(item['got'])}, "
+        f"not {_spoken(item['expected'])}" + (f"  ({item['rule']})" if item["rule"] else "")
+        for row in document["results"]
+        for item in row["failures"]
+    ]
+    return "\n".join([*lines, f"{document['tests']} tests, {document['failed']} failed"]) + "\n"
+
+
+def render_diff(document: Mapping[str, Any]) -> str:
+    """Return what another policy would change as text for a person."""
+    lines: list[str] = []
+    for item in document["tools"]:
+        lines.append(f"{item['tool_name']}  (namespace {item['namespace']})")
+        lines += _changed(item["changes"])
+    if document["calls"]:
+        lines.append(f"{len(document['calls'])} of {document['calls_looked_at']} past calls:")
+    for item in document["calls"]:
+        lines.append(f"{item['tool_call_id']}  {item['tool_name']}")
+        lines += _changed(item["changes"])
+    if not lines:
+        lines = [f"no change, for the tools named and {document['calls_looked_at']} past calls"]
+    return "\n".join(lines) + "\n"
+
+
+def _changed(changes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    width = max(map(len, changes))
+    return [f"  {name:<{width}}  {_spoken(both['old'])} → {_spoken(both['new'])}" for name, both in changes.items()]
+
+
+def _spoken(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value in (None, [], {}) else _plain(value) or "none"
 
 
 def render_check(document: Mapping[str, Any]) -> str:

@@ -6,10 +6,18 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, TypeVar, cast, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictStr, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    StrictStr,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from perdure.config.source import Document, Loc, Problem
-from perdure.core.duration import parse_duration
+from perdure.core.duration import LONGEST_SECONDS, parse_duration
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -44,9 +52,20 @@ def _lifetime(value: object) -> float:
     return seconds
 
 
-Duration = Annotated[float, BeforeValidator(_positive)]
-DurationOrZero = Annotated[float, BeforeValidator(_lag)]
-DurationOrForever = Annotated[float, BeforeValidator(_lifetime)]
+_ZERO = r"0+(\.0+)?(ms|s|m|h|d)"
+_NUMBER = r"[0-9]{1,15}(\.[0-9]{1,12})?(ms|s|m|h|d)"
+
+
+def _written(pattern: str, *, zero: bool = False) -> WithJsonSchema:
+    """Return what the published schema says of a duration: a number of seconds, or text."""
+    least: dict[str, Any] = {"minimum": 0} if zero else {"exclusiveMinimum": 0}
+    number = {"type": "number", "maximum": LONGEST_SECONDS, **least}
+    return WithJsonSchema({"anyOf": [number, {"type": "string", "pattern": pattern}]})
+
+
+Duration = Annotated[float, BeforeValidator(_positive), _written(f"^(?!{_ZERO}$){_NUMBER}$")]
+DurationOrZero = Annotated[float, BeforeValidator(_lag), _written(f"^{_NUMBER}$", zero=True)]
+DurationOrForever = Annotated[float, BeforeValidator(_lifetime), _written(f"^(forever|(?!{_ZERO}$){_NUMBER})$")]
 
 
 def as_mapping(value: object) -> dict[str, Any] | None:

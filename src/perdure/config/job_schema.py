@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, StrictInt
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
 
 from perdure.config.checked import Edge, NonEmpty, as_list, as_mapping, check, unknown_key
 from perdure.config.job import JobFile
@@ -96,10 +96,13 @@ def _secret_name(value: str) -> str:
 
 
 Count = Annotated[StrictInt, Field(ge=1)]
-Positive = Annotated[float | int, BeforeValidator(_number)]
+Positive = Annotated[float | int, BeforeValidator(_number), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
 SecretName = Annotated[NonEmpty, AfterValidator(_secret_name)]
-SecretSource = Annotated[NonEmpty, AfterValidator(_source)]
-InWorkspace = Annotated[NonEmpty, AfterValidator(_relative)]
+SecretSource = Annotated[
+    NonEmpty, AfterValidator(_source), WithJsonSchema({"type": "string", "pattern": "^(env|file|cmd):."})
+]
+_INSIDE = r"^(?!/)(?!(.*/)?\.\.(/|$))(?!\.?/*$)[^\\\x00]+$"
+InWorkspace = Annotated[NonEmpty, AfterValidator(_relative), WithJsonSchema({"type": "string", "pattern": _INSIDE})]
 
 
 class AgentModel(Edge):
@@ -178,7 +181,7 @@ class JobModel(Edge):
     on_change: Literal["continue", "ask", "stop"] | None = None
 
 
-_SECTIONS: Mapping[str, type[BaseModel]] = {
+SECTIONS: Mapping[str, type[BaseModel]] = {
     "constraints": ConstraintsModel,
     "budgets": BudgetsModel,
     "escalation": EscalationModel,
@@ -199,7 +202,7 @@ def read_job(path: Path) -> JobFile:
         raise _refused([document.problem((), "a job file is a mapping with at least name and agent")])
     model, problems = check(JobModel, raw, document, ())
     agent = _agent(raw.get("agent"), document, problems)
-    sections = {key: _section(key, raw, document, problems) for key in _SECTIONS}
+    sections = {key: _section(key, raw, document, problems) for key in SECTIONS}
     problems += _uncheckable(sections, document)
     stops = tuple(_stop_conditions(as_list(raw.get("stop_conditions")) or [], document, problems))
     policies = tuple(_policies(as_list(raw.get("policies")) or [], path, document, problems))
@@ -254,7 +257,7 @@ def _section(key: str, raw: Mapping[str, Any], document: Document, problems: lis
     if given is None:
         problems.append(document.problem((key,), f"{key} must be a mapping"))
         return {}
-    model, found = check(_SECTIONS[key], given, document, (key,))
+    model, found = check(SECTIONS[key], given, document, (key,))
     problems += found
     return {} if model is None else model.model_dump(exclude_unset=True)
 

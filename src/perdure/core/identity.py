@@ -41,9 +41,9 @@ def effect_scope(arguments: Mapping[str, Any], scope: Sequence[str] | None) -> s
     return canonical({name: arguments.get(name) for name in scope}).decode("utf-8")
 
 
-def request_hash(stored: str) -> str:
+def request_hash(stored: str, digest: Callable[[bytes], str] = sha256_hex) -> str:
     """Return the hash of a request exactly as it is stored: what a person's consent is bound to."""
-    return sha256_hex(stored.encode("utf-8"))
+    return digest(stored.encode("utf-8"))
 
 
 def idempotency_key(ledger_id: str, run_id: str, key: CallKey, scope: str | None, occurrence: int) -> str:

@@ -58,7 +58,7 @@ def ask(life: Life, store: SqlStore, row: CallRow, request: CallRequest, now: st
         kind=APPROVAL,
         summary=f"{recording.named(store, row)}: may it be sent?{f' {why}' if why else ''}",
         detail=json.dumps({"arguments": json.loads(stored), "valid_for_seconds": request.decision.valid_for_seconds}),
-        request_hash=request_hash(stored),
+        request_hash=request_hash(stored, store.vault.digest),
         expires_at=None if lasts is None else after(now, lasts),
         now=now,
     )
@@ -129,7 +129,10 @@ def is_stale(store: SqlStore, row: CallRow, wall: str) -> bool:
 
 def _is_agreed(store: SqlStore, row: CallRow) -> bool:
     """Return whether a person has agreed to this very request."""
-    wanted = (request_hash(store.calls.request(row.call_no)), row.args_hash)  # the latter from ledgers of 0.1
+    wanted = (
+        request_hash(store.calls.request(row.call_no), store.vault.digest),
+        row.args_hash,
+    )  # the latter from ledgers of 0.1
     return any(
         item.kind == APPROVAL and item.answer == APPROVED and item.request_hash in wanted
         for item in store.questions.of_call(row.tool_call_id)

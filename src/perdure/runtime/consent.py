@@ -18,7 +18,7 @@ from perdure.model.toolcall import DENIED, CallRow, CallStatus, Evidence
 from perdure.ports.clock import after
 from perdure.runtime.approvals import APPROVAL, APPROVED, settled_now
 from perdure.runtime.registry import AnyTool
-from perdure.runtime.request import bound_again
+from perdure.runtime.request import Digest, bound_again
 from perdure.runtime.tool_schema import checked_arguments
 from perdure.runtime.verdicts import fence_of, let_the_run_go_on, settle_escalation
 from perdure.store.questions import Question
@@ -120,7 +120,7 @@ def _check_open(store: SqlStore, question: Question, row: CallRow, answer: Answe
             "and nobody asks for this one",
             next_command=f"perdure approve {newer.approval_id}" if newer else f"perdure resume {row.run_id}",
         )
-    shown = (request_hash(store.calls.request(row.call_no)), row.args_hash)
+    shown = (request_hash(store.calls.request(row.call_no), store.vault.digest), row.args_hash)
     if question.request_hash not in shown:
         raise VerdictRefused(
             f"{question.approval_id} was asked about another request than the one that stands in the ledger",
@@ -134,7 +134,7 @@ def _approve(store: SqlStore, question: Question, row: CallRow, answer: Answer, 
     edited = None
     if answer.edit:
         before = store.calls.request(row.call_no)
-        edited = edit(row, before, answer.edit, known)
+        edited = edit(row, before, answer.edit, known, digest=store.vault.digest)
         if edited.stored != before:
             store.consents.edit(row, fence, now, request=edited.stored, args_hash=edited.args_hash, scope=edited.scope)
             detail = {"edited": json.loads(edited.stored), "asked_for": json.loads(before)}
@@ -145,7 +145,7 @@ def _approve(store: SqlStore, question: Question, row: CallRow, answer: Answer, 
     _record(store, question, row, answer, APPROVED, now, detail, edited)
 
 
-def edit(row: CallRow, stored: str, changes: Mapping[str, Any], known: Known | None) -> _Edited:
+def edit(row: CallRow, stored: str, changes: Mapping[str, Any], known: Known | None, *, digest: Digest) -> _Edited:
     """Return a stored request with some arguments changed, checked as the call itself would be.
 
     Raises:
@@ -174,7 +174,7 @@ def edit(row: CallRow, stored: str, changes: Mapping[str, Any], known: Known | N
         decision = evaluate(known.policy, tool.declaration)
         arguments, complete = bound_again(tool, complete)
         text = encode(complete, at="arguments")
-        digest = args_hash(arguments, volatile=decision.volatile)
+        hashed = args_hash(arguments, volatile=decision.volatile, digest=digest)
     except (Unstorable, TypeError) as wrong:
         raise no(str(wrong)) from None
     refused = refusal(known.spec, decision, row.tool_namespace, row.tool_name, complete)
@@ -182,7 +182,7 @@ def edit(row: CallRow, stored: str, changes: Mapping[str, Any], known: Known | N
         raise no(refused, f"perdure policy explain {row.tool_name}")
     # The scope was declared when the row was minted, or was not: what its kin are compared by stays of one kind.
     scope = effect_scope(complete, decision.scope) if row.effect_scope is not None else None
-    return _Edited(text, digest, scope)
+    return _Edited(text, hashed, scope)
 
 
 def _record(
@@ -203,5 +203,5 @@ def _record(
         answer=says,
         actor=answer.actor,
         now=now,
-        request_hash=None if edited is None else request_hash(edited.stored),
+        request_hash=None if edited is None else request_hash(edited.stored, store.vault.digest),
     )

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from perdure.model.errors import NotFound, RunCancelled, UsageError, VerdictRefused
+from perdure.model.policy import Policy, ToolDeclaration
 from perdure.model.run import Outcome, RunRow, RunStatus, Waiting
 from perdure.model.toolcall import CallRow, CallStatus, SideEffectClass
-from perdure.runtime import approvals, cancelling, consent, finding, overdue, report, verdicts
+from perdure.runtime import approvals, cancelling, consent, finding, overdue, policy_diff, report, verdicts
 from perdure.runtime.claim import kill_owner
 from perdure.runtime.consent import Answer, Known
 from perdure.runtime.exports import Exports
 from perdure.runtime.heartbeat import Heartbeat
+from perdure.runtime.registry import Registry, tools_of_module
 from perdure.runtime.verdicts import Verdict, person
 from perdure.runtime.waiting import waiting
 from perdure.runtime.window import Window
@@ -27,6 +31,7 @@ class Desk(Window, ABC):
 
     _heartbeat: Heartbeat
     _exports: Exports
+    _registry: Registry
 
     def _touch(self) -> None:
         overdue.end_overdue_runs(self._around)
@@ -188,6 +193,39 @@ class Desk(Window, ABC):
         """
         self._touch()
         return self._exports.completion(self.find_run(run_id)).as_document()
+
+    def policy_diff(self, old: Policy, new: Policy, run_id: str | None = None) -> dict[str, Any]:
+        """Return the ``perdure.policy_diff/v1`` document: what another policy would change.
+
+        Args:
+            old, new: from ``perdure.config.policy_file.load_policy``.
+            run_id: only calls of this run: its id, a unique prefix, or ``@last``.
+        """
+        chosen = None if run_id is None else self.find_run(run_id)
+
+        def look(store: SqlStore) -> dict[str, Any]:
+            met = {(namespace, name) for _, _, namespace, name in store.listed.tools_of_calls(chosen)}
+            calls = list(policy_diff.calls_between(store, old, new, self._declared(), chosen))
+            changed = [call for call in calls if call is not None]
+            tools = policy_diff.tools_between(old, new, self._declared(), met)
+            return {"tools": tools, "calls": changed, "calls_looked_at": len(calls)}
+
+        return self._ledger.read(look)
+
+    def add_tools(self, modules: Iterable[str]) -> None:
+        """Import modules and register the tools in them; the working directory is looked in too.
+
+        Raises:
+            SpecError: one cannot be imported, or has no tool.
+        """
+        for module in modules:
+            if os.getcwd() not in sys.path:
+                sys.path.insert(0, os.getcwd())
+            for item in tools_of_module(module):
+                self._registry.add(item)
+
+    def _declared(self) -> dict[tuple[str, str], ToolDeclaration]:
+        return {(item.declaration.namespace, item.name): item.declaration for item in self._registry}
 
     # --- deciding ------------------------------------------------------------------------------------------------
 

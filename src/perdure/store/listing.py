@@ -56,6 +56,15 @@ class ListedRows:
         """Return all evidence about a call for people: marks stand where secrets were."""
         return [Evidence(*row) for row in self._do.told("list_evidence", tool_call_id=tool_call_id)]
 
+    def tools_of_calls(self, run_id: str | None) -> Iterator[tuple[int, str, str, str]]:
+        """Yield number, id, namespace and tool of each call, oldest first.
+
+        Args:
+            run_id: only of this run.
+        """
+        for row in self._do.rows("tools_of_calls", run_id=run_id):
+            yield row[0], row[1], row[2], row[3]
+
     def call(self, tool_call_id: str) -> Row | None:
         """Return a call for people, with request and response."""
         return next(iter(self._do.told("public_call", tool_call_id=tool_call_id)), None)

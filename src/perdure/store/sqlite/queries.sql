@@ -410,6 +410,12 @@ WHERE tool_call_id = :tool_call_id AND status = 'open'
 UPDATE approvals SET status = 'closed', decided_at = :now, actor = :actor, answer = :answer
 WHERE run_id = :run_id AND status = 'open' AND tool_call_id IS NULL AND kind <> 'in_doubt'
 
+-- name: tools_of_calls
+SELECT call_no, tool_call_id, tool_namespace, tool_name FROM tool_calls
+WHERE (:run_id IS NULL OR run_id = :run_id)
+  AND tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')
+ORDER BY call_no
+
 -- name: count_calls
 SELECT status, count(*) FROM tool_calls
 WHERE run_id = :run_id AND tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')
