@@ -187,6 +187,13 @@ def _first_sentence(name: str) -> str:
     return " ".join(text.split("\n\n")[0].split()).rstrip(".").replace("``", "`")
 
 
+def redaction_rules() -> str:
+    """Return the forms of secrets that are looked for, as the code has them."""
+    from perdure.core.redact import table
+
+    return "\n".join(["| kind | what |", "|---|---|", *(f"| `{kind}` | {what} |" for kind, what in table())])
+
+
 def design_pages() -> str:
     """List the pages of the choices that were made, by their headings."""
     pages_ = sorted((ROOT / "docs/design").glob("[0-9]*.md"))
@@ -242,6 +249,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "error-catalogue": error_catalogue,
     "error-codes": error_codes,
     "layers": layers,
+    "redaction-rules": redaction_rules,
     "run-states": run_states,
     "tables": tables,
     **docs_evidence.GENERATORS,
