@@ -19,7 +19,7 @@ _IDS = """approval_id artifact_id call_no caused_by checkpoint_id ended_by fence
 parent_run_id repeat_of run_id same_as step_id tool_call_id trigger_id"""
 _WORDS = """calls entries entrypoint guarantee how kind namespace reason replay_policy says side_effect_class status
 to_status type"""
-_HASHES = """args_hash before request_hash request_mark response_mark sha256 spec_hash bytes"""
+_HASHES = """args_hash before changes fingerprint request_hash request_mark response_mark sha256 spec_hash bytes"""
 _TIMES = """deadline_at expires expires_at finished_at key_expires_at not_before now started_at valid_until"""
 _NAMES = """actor branch dedupe_key job_path name owner path phase policies policy_rule prefix raw_tool_name since
 tool tool_name value workspace"""
