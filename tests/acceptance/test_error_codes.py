@@ -28,6 +28,7 @@ from perdure.testing import FakeClock
 from perdure.testing.smoke import lives
 from tests.acceptance.cli_support import environment
 from tests.docs.markdown import ROOT
+from tests.integration import test_fingerprints as fingerprints
 from tests.integration.canaries import canaries
 from tests.integration.engine_support import Crash, live, open_engine
 from tests.integration.store_support import NOW
@@ -247,6 +248,21 @@ def too_late(folder: Path) -> None:
         engine._open_job = lambda *_: main  # the agent is this function, the deadline comes with a job file
         engine.run(job, run_id="late")
     raise met[0]
+
+
+@reaches("PERDURE-134")
+def changed(folder: Path) -> None:
+    """A job that stops on a change, and whose agent was changed."""
+    (folder / "changing").mkdir()
+    path = fingerprints.job(folder / "changing", "stop")
+    sys.modules.pop("letters", None)
+    with open_engine(folder / "changing") as engine:
+        fingerprints.start(engine, path)
+        fingerprints.change_the_agent(folder / "changing")
+        try:
+            engine.resume("r1")
+        finally:
+            sys.modules.pop("letters", None)
 
 
 @reaches("PERDURE-150")
