@@ -102,10 +102,25 @@ class Surroundings:
     new_token: Callable[[], str] = lambda: _base32(10)
 
 
-class _Rows:
+class _Steps:
+    """What one life knows of the steps of its run, and who speaks where a phase ends."""
+
+    def __init__(self) -> None:
+        self.steps: dict[tuple[str, int], StepRow] = {}
+        self.step_counts: dict[str, int] = {}
+        self.open_steps: list[StepScope] = []
+        self.next_step_index = 0
+        self.ready: dict[str, str] = {}
+        """Steps that the program has announced and not entered yet, with their phases."""
+        self.outlined: dict[str, int] = {}
+        self.critic: Callable[..., Any] | None = None
+
+
+class _Rows(_Steps):
     """What one life knows of its rows, by their numbers, beside what the ledger says."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.unsettled: set[int] = set()
         """Effectful rows that this life has started and not yet seen settled; with none, nothing can be in doubt."""
         self.resent: set[int] = set()
@@ -118,10 +133,8 @@ class _Rows:
         """Rows of which a body was entered by this life; a started row without one was never sent."""
         self.posted_receipts: set[int] = set()
         """Rows whose receipt is on its way to the ledger: served no more, and in no doubt either."""
-        self.ready: dict[str, str] = {}
-        """Steps that the program has announced and not entered yet, with their phases."""
-        self.outlined: dict[str, int] = {}
-        self.critic: Callable[..., Any] | None = None
+        self.unsaved: list[Any] = []
+        """Receipts that could not be stored (``late_receipt.Unsaved``)."""
         self.cancel_asked = False
         """Somebody wants the end of the run, and this life has seen it."""
 
@@ -163,10 +176,6 @@ class Life(_Rows):
         self.operations = Operations()
         self.account = LifeAccount()
         self.root = StepScope(f"{run.run_id}.s0", "main", "run", 0)
-        self.steps: dict[tuple[str, int], StepRow] = {}
-        self.step_counts: dict[str, int] = {}
-        self.open_steps: list[StepScope] = []
-        self.next_step_index = 0
         self.next_call_number = 1
         self.next_checkpoint_number = 1
         self.delivered = 0
@@ -180,8 +189,6 @@ class Life(_Rows):
         self.failure: BaseException | None = None
         self.stopping: Stopping | None = None
         """What a signal does to a sync agent in the main thread."""
-        self.unsaved: list[Any] = []
-        """Receipts that could not be stored (``late_receipt.Unsaved``)."""
         self.began_at = self.leased_at = around.clock.monotonic()
         self._decisions: dict[tuple[str, str], Decision] = {}
         self._warned: set[str] = set()
