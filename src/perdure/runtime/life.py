@@ -173,7 +173,7 @@ class Life(_Rows):
         self.reported = False
         self.context = Context()
         self.conversations = Conversations(self.context)
-        self.operations = Operations()
+        self.operations = Operations(around.clock.monotonic)
         self.account = LifeAccount()
         self.root = StepScope(f"{run.run_id}.s0", "main", "run", 0)
         self.next_call_number = 1
@@ -203,7 +203,7 @@ class Life(_Rows):
 
     def active_seconds(self) -> float:
         """Return for how many of them it was at work: what it waited for people is not charged (C19)."""
-        return self.elapsed_seconds()
+        return self.elapsed_seconds() - self.operations.idle_seconds()
 
     def decision(self, tool: AnyTool) -> Decision:
         """Return what the policy says of a tool; asked once per life."""

@@ -58,9 +58,10 @@ class Operations:
 
     Args:
         changed: called, without the lock, whenever the picture changed.
+        monotonic: gives seconds, for the time in which nothing moved.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float]) -> None:
         self._lock = threading.RLock()
         self._live: set[Operation] = set()
         self._parked = 0
@@ -69,6 +70,24 @@ class Operations:
         self.draining = False
         """While what is in flight comes to its end, the parked ones stay parked: what they wait for is noted first."""
         self.changed: Callable[[], None] = _nothing
+        self._monotonic = monotonic
+        self._idle_since: float | None = None
+        self._idle_seconds = 0.0
+
+    def idle_seconds(self) -> float:
+        """Return for how long nothing moved and something was parked: time that is not charged (C19)."""
+        with self._lock:
+            since = self._idle_since
+            return self._idle_seconds + (self._monotonic() - since if since is not None else 0.0)
+
+    def _rest(self) -> None:
+        if self._parked and self._idle_since is None and self.all_parked():
+            self._idle_since = self._monotonic()
+
+    def _work(self) -> None:
+        if self._idle_since is not None:
+            self._idle_seconds += self._monotonic() - self._idle_since
+            self._idle_since = None
 
     def __len__(self) -> int:
         return len(self._live)
@@ -78,6 +97,7 @@ class Operations:
         operation = Operation(frame, current_operation.get())
         with self._lock:
             self._live.add(operation)
+            self._work()
             self.began += 1
             operation.looked_at = self._moves
             if operation.enclosing is not None:
@@ -91,6 +111,7 @@ class Operations:
             self._live.discard(operation)
             if operation.enclosing is not None:
                 operation.enclosing.inner -= 1
+            self._rest()
         self.wake_parked()
         self.changed()
 
@@ -109,6 +130,7 @@ class Operations:
             operation.parked = reason
             operation.wake = wake
             self._parked += 1
+            self._rest()
         self.changed()
 
     def must_look(self, operation: Operation) -> bool:
@@ -133,6 +155,7 @@ class Operations:
             operation.parked = None
             operation.wake = None
             self._parked -= 1
+            self._work()
         self.changed()
 
     def wake_parked(self) -> None:
