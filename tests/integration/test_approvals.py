@@ -214,9 +214,9 @@ def test_calls_side_by_side_do_not_supersede_each_other(tmp_path: Path) -> None:
 
         return await asyncio.gather(run.call(send, "a"), run.call(send, "b"))
 
-    live(tmp_path, main)
-    waiting = live(tmp_path, main, resume=True)
-    assert [item.superseded_by for item in waiting.waiting_for] == [None, None]
+    for resume in (False, True):
+        waiting = live(tmp_path, main, resume=resume)
+        assert [item.superseded_by for item in waiting.waiting_for] == [None, None]
 
 
 def test_a_program_that_is_put_back_asks_for_the_first_call_again(tmp_path: Path) -> None:
