@@ -156,7 +156,9 @@ def test_a_watcher_sees_what_a_run_is_doing_without_disturbing_it(tmp_path: Path
         last = watcher.look()
         assert watcher.is_over("ended")
         watcher.close()
-    (first, screen), (_, second) = screens
+    (first, screen), (then, second) = screens
+    told = [(change.facts["tool_call_id"], change.facts["status"]) for change in then if change.kind == "call"]
+    assert told[0] == ("r1.1", "succeeded"), "what was told as running is told again when it has ended"
     assert [(change.kind, change.facts.get("status")) for change in first if change.kind in ("step", "call")] == [
         *(("step", "running"), ("step", "running"), ("call", "running")),
     ]
