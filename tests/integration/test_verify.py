@@ -44,6 +44,11 @@ def test_a_ledger_that_only_lived_holds_what_it_promises(folder: Path) -> None:
 
 TAMPERED = {
     "a receipt": ("edited", "UPDATE tool_calls SET response_ref = '\"forged\"' WHERE tool_call_id = 'r2.1'"),
+    "a receipt that is said to be due for a new seal": (
+        "edited",
+        "UPDATE tool_calls SET response_ref = '\"forged\"' WHERE tool_call_id = 'r2.1'",
+        "INSERT INTO unsealed VALUES ('r2', 'r2.1')",
+    ),
     "a request": ("edited", "UPDATE tool_calls SET request_ref = '{}' WHERE tool_call_id = 'r2.1'"),
     "a reference": ("edited", "UPDATE tool_calls SET external_correlation_id = 'x' WHERE tool_call_id = 'r2.1'"),
     "a time": ("edited", "UPDATE tool_calls SET finished_at = '2020-01-01' WHERE tool_call_id = 'r2.2'"),
