@@ -37,7 +37,7 @@ from perdure.runtime.workspace import (
     tail,
     write_whole,
 )
-from perdure.store.modes import make_workspace
+from perdure.store.modes import make_folder, make_workspace
 
 if TYPE_CHECKING:
     from perdure.runtime.ledger import Ledger
@@ -102,7 +102,7 @@ class Exports:
         """A life has claimed its run: its folder stands, and says how to go on if this life is killed."""
         self._living.add(run_id)
         make_workspace(life.workspace)
-        (life.workspace / WORK_PRODUCTS).mkdir(exist_ok=True)
+        make_folder(life.workspace / WORK_PRODUCTS)
         for name in completion_names(run_id):
             (life.workspace / name).unlink(missing_ok=True)  # of a failed run that is resumed: it has not ended
         if life.run.attempt:
@@ -174,7 +174,7 @@ class Exports:
         row = self._row(run_id)
         workspace = Path(row.workspace)
         make_workspace(workspace)
-        (workspace / WORK_PRODUCTS).mkdir(exist_ok=True)
+        make_folder(workspace / WORK_PRODUCTS)
         write_whole(workspace / RUN_LOG, whole_log(self._ledger, run_id))
         (workspace / TRANSCRIPT).unlink(missing_ok=True)
         write_transcript(self._ledger, run_id, workspace)

@@ -1,0 +1,46 @@
+"""Who may read the state directory: its owner, whatever the umask says; and no link leads a run elsewhere."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.store import modes
+from tests.integration.canaries import canaries
+from tests.integration.engine_support import Outside as World
+from tests.integration.engine_support import live, mailer, open_engine
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o027, 0o077])
+def test_all_that_is_made_is_for_its_owner_only(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        send = mailer(World())
+        assert live(tmp_path, lambda _run: send("a", canaries()[0].value)).status == "succeeded"
+    finally:
+        os.umask(before)
+    state = tmp_path / "state"
+    made = {path: stat.S_IMODE(path.stat().st_mode) for path in (state, *state.rglob("*"))}
+    assert {path.name for path in made} >= {"runtime_state.db", "runtime_state.db-wal", "redaction.key", "workspaces"}
+    assert [str(path) for path, mode in made.items() if mode & 0o077] == []
+    assert modes.exposed(state, state / "runtime_state.db") == []
+
+
+def test_a_folder_that_others_may_read_is_told_of(tmp_path: Path) -> None:
+    with open_engine(tmp_path):
+        (tmp_path / "state").chmod(0o755)
+    found = modes.exposed(tmp_path / "state", tmp_path / "state" / "runtime_state.db")
+    assert [(item.path.name, item.command.split()[1]) for item in found] == [("state", "700")]
+
+
+def test_a_link_in_the_place_of_a_workspace_is_refused(tmp_path: Path) -> None:
+    with open_engine(tmp_path):
+        (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "state" / "workspaces").mkdir(exist_ok=True)
+    (tmp_path / "state" / "workspaces" / "r1").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(perdure.StoreError, match="is a link"):
+        live(tmp_path, lambda _run: None)
