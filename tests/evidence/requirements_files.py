@@ -5,10 +5,11 @@ from __future__ import annotations
 from tests.evidence.requirement import Requirement
 
 FILES = "integration/test_run_files.py"
+EXPORTS = "integration/test_run_exports.py"
 
 REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("R010", "Telemetry is apart from the ledger", "every file of the workspace deleted, or filled with noise: the resumed run ends the same, and nothing is sent twice",
-        (f"{FILES}::test_a_run_goes_on_whatever_became_of_its_files_and_they_are_written_anew", "integration/test_trace_file.py::test_a_trace_that_is_gone_or_broken_changes_nothing")),
+        (f"{EXPORTS}::test_a_run_goes_on_whatever_became_of_its_files_and_they_are_written_anew", "integration/test_trace_file.py::test_a_trace_that_is_gone_or_broken_changes_nothing")),
     Requirement("R113", "A resume packet", "written before the program is entered, with run, checkpoint, step, calls in flight and done, artifacts; bounded in size",
         (f"{FILES}::test_the_first_life_has_no_packet_and_the_second_has_one_before_its_program_is_entered", f"{FILES}::test_a_packet_tells_of_step_calls_and_files_and_the_note_of_what_not_to_repeat", f"{FILES}::test_a_packet_does_not_grow_with_the_run")),
     Requirement("R114", "Calls in flight come first", "a started call is settled before the program is entered, and the packet says by what",
@@ -18,11 +19,11 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("R118", "A replay note for the prompt", "it names settled calls and effects that happened, and no local work; empty in the first life",
         (f"{FILES}::test_the_first_life_has_no_packet_and_the_second_has_one_before_its_program_is_entered", f"{FILES}::test_a_packet_tells_of_step_calls_and_files_and_the_note_of_what_not_to_repeat")),
     Requirement("R119", "A completion report", "on success, on failure, on cancel and when a deadline passes without a process: status, artifacts, receipts",
-        (f"{FILES}::test_a_report_of_success_lists_effects_replayed_calls_files_and_lives", f"{FILES}::test_a_report_of_failure_says_why_and_what_to_type", f"{FILES}::test_a_run_that_is_cancelled_while_it_waits_has_its_report_at_once", f"{FILES}::test_a_run_that_its_deadline_ends_while_it_waits_has_its_report", f"{FILES}::test_a_run_that_fails_again_is_reported_again_and_a_resumed_one_has_no_report_meanwhile")),
+        (f"{FILES}::test_a_report_of_success_lists_effects_replayed_calls_files_and_lives", f"{FILES}::test_a_report_of_failure_says_why_and_what_to_type", f"{EXPORTS}::test_a_run_that_is_cancelled_while_it_waits_has_its_report_at_once", f"{EXPORTS}::test_a_run_that_its_deadline_ends_while_it_waits_has_its_report", f"{FILES}::test_a_run_that_fails_again_is_reported_again_and_a_resumed_one_has_no_report_meanwhile")),
     Requirement("R120", "A restart file", "its last line, pasted into a shell in another folder, goes on with the run",
         ("acceptance/test_quick_resume.py::test_killed_twice_and_resumed_from_elsewhere_it_has_written_one_line",)),
     Requirement("R122", "The workspace of a run", "its layout; runs of one moment have folders of their own",
-        (f"{FILES}::test_a_run_that_has_ended_has_every_file", f"{FILES}::test_two_runs_of_one_moment_have_folders_of_their_own", f"{FILES}::test_the_log_has_a_line_for_each_life_step_call_and_question", f"{FILES}::test_a_transcript_grows_by_what_is_new_and_says_later_what_became_of_a_call")),
+        (f"{FILES}::test_a_run_that_has_ended_has_every_file", f"{FILES}::test_two_runs_of_one_moment_have_folders_of_their_own", f"{EXPORTS}::test_the_log_has_a_line_for_each_life_step_call_and_question", f"{EXPORTS}::test_a_transcript_grows_by_what_is_new_and_says_later_what_became_of_a_call")),
     Requirement("R126", "The report says what was settled", "replayed, settled, challenged and unmet calls are lists in it",
         (f"{FILES}::test_what_was_in_flight_is_settled_before_the_program_is_entered_and_the_packet_says_so", f"{FILES}::test_what_an_earlier_life_did_and_nobody_asked_for_again_is_in_the_report_and_can_be_written_anew", f"{FILES}::test_a_report_of_success_lists_effects_replayed_calls_files_and_lives")),
     Requirement("R127", "The quick job: sleep, write, list, DONE", "killed in its sleep and after it has written, resumed twice: one line with the time",
