@@ -32,8 +32,6 @@ def differences(before: Fingerprint, now: Fingerprint) -> list[str]:
     found += _named("code", before.get("code", {}), now.get("code", {}))
     if before.get("agent") != now.get("agent") and before.get("python") == now.get("python"):
         found.append("agent: its function changed")
-    if before.get("spec") != now.get("spec"):
-        found.append("specification: it differs")
     for name in _VERSIONS:
         if before.get(name) != now.get(name) and None not in (before.get(name), now.get(name)):
             found.append(f"{name}: {before[name]} → {now[name]}")

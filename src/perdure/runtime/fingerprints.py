@@ -123,7 +123,7 @@ def may_begin(around: Surroundings, store: SqlStore, row: RunRow, fence: int, ma
     stored = store.origins.fingerprint(row.run_id)
     before: dict[str, Any] = json.loads(stored) if stored is not None else {}
     reported: dict[str, Any] = {key: before[key] for key in ("model", "prompt") if key in before}
-    now_made = {**reported, **mark.fingerprint, "spec": row.spec_hash}
+    now_made = {**reported, **mark.fingerprint}
     text = json.dumps(now_made, sort_keys=True)
     changes = differences(before, now_made) if before else []
     if changes:
