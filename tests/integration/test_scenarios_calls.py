@@ -169,7 +169,8 @@ def test_a_deadline_that_passes_while_a_person_is_asked_ends_the_run_at_the_next
         late = engine.resume("r1")
         assert (late.status, late.exit_code, late.error_code) == ("failed", 8, "deadline"), late
         assert engine.inbox() == []
-        assert [call["status"] for call in engine.calls("r1")] == ["cancelled"]
+        assert [(call["status"], call["error_code"]) for call in engine.calls("r1")] == [("failed", "denied")]
+        assert engine.call("r1.1")["error_detail"].startswith("it expired: the deadline")
 
 
 def test_a_deadline_that_passes_while_a_person_is_asked_ends_the_run_and_keeps_the_doubt(tmp_path: Path) -> None:
