@@ -183,7 +183,7 @@ SCENARIOS = (
     Row("30", "a second success arrives late", "SIGSTOP, a wrong answer, SIGCONT", "it is recorded and counted as a duplicate; never hidden",
         (f"{LATE}::test_a_second_success_is_shown_and_never_hidden",), ("evidence",), missing="a command that verifies a run, and an item in the inbox"),
     Row("31", "a fork needs the result of a simulated call", "–", "the parent's receipt, the tool's simulation, or a stop",
-        ("integration/test_forks.py::test_a_simulated_call_gets_the_parents_receipt_else_the_tools_own_stand_in", "integration/test_forks.py::test_a_simulation_that_nothing_stands_in_for_stops_the_run_and_names_three_ways_out"), ("effects", "states")),
+        ("integration/test_simulated_forks.py::test_a_simulated_call_gets_the_parents_receipt_else_the_tools_own_stand_in", "integration/test_simulated_forks.py::test_a_simulation_that_nothing_stands_in_for_stops_the_run_and_names_three_ways_out"), ("effects", "states")),
     Row("32", "keys and rows of a live fork", "–", "its own keys; the parent's later rows are kin",
         ("integration/test_forks.py::test_a_fork_leaves_every_row_of_its_parent_as_it_was_and_has_keys_of_its_own", "integration/test_forks.py::test_what_the_parent_did_later_is_asked_about_in_a_live_fork_and_never_adopted"), ("effects", "states")),
     Row("33", "a budget is reserved and the process dies", "–", "met calls cost nothing", missing="budgets, but for attempts per call"),

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
-from perdure import Engine, Outcome, ToolFailed, tool
+from perdure import Engine, Outcome, tool
 from perdure.model.errors import (
     CallFailed,
     NotFound,
-    SimulationMissing,
     SpecError,
     SpecMismatch,
     UsageError,
@@ -24,58 +22,7 @@ from perdure.model.errors import (
 )
 from perdure.model.run import RunStatus
 from tests.integration.engine_support import Crash, Outside, mailer, open_engine
-
-TABLES = ("runs", "run_attempts", "run_steps", "tool_calls", "checkpoints", "evidence", "approvals", "artifacts")
-
-
-def letters(outside: Outside, **declared: Any) -> Callable[..., Any]:
-    """Return an agent that reads, and sends, once in each of three steps."""
-    send = mailer(outside, scope=["to"], **declared)
-
-    @tool(side_effect_class="read_only")
-    def look(number: int) -> int:
-        outside.sent.append(f"look {number}")
-        return number * 10
-
-    def main(run: Any) -> list[Any]:
-        found: list[Any] = []
-        for number in range(3):
-            with run.step(f"letter {number}"):
-                found += [look(number), send(f"p{number}")]
-        for to in run.inputs.get("more", ()):
-            found.append(send(to))
-        return found
-
-    return main
-
-
-def rows_of(folder: Path, run_id: str) -> dict[str, list[Any]]:
-    """Return every row of a run as it stands in the file."""
-    connection = apsw.Connection(str(folder / "state" / "runtime_state.db"))
-    found: dict[str, list[Any]] = {}
-    for table in TABLES:
-        column = "run_id" if table != "evidence" else "tool_call_id"
-        values = (run_id,) if table != "evidence" else (f"{run_id}.%",)
-        found[table] = list(connection.execute(f"SELECT * FROM {table} WHERE {column} LIKE ?", values))
-    connection.close()
-    return found
-
-
-def keys(engine: Engine, run_id: str) -> set[str]:
-    return {call["idempotency_key"] for call in engine.calls(run_id, inner=True)}
-
-
-def at_step(engine: Engine, run_id: str, number: int) -> str:
-    """Return the checkpoint at the end of the k-th step, from 0."""
-    ends = [item for item in engine.details(run_id)["checkpoints"] if item["kind"] == "step_boundary"]
-    return str(ends[number]["checkpoint_id"])
-
-
-def asked(found: Outcome) -> str:
-    """Return the call that the one open question is about."""
-    (waiting,) = found.waiting_for
-    assert waiting.tool_call_id is not None
-    return waiting.tool_call_id
+from tests.integration.forks_support import asked, at_step, keys, letters, rows_of
 
 
 def test_a_fork_inherits_the_receipts_up_to_its_checkpoint_and_sends_nothing(tmp_path: Path) -> None:
@@ -179,71 +126,6 @@ def test_a_call_that_its_parent_has_in_doubt_is_asked_about_and_cannot_be_called
     assert outside.sent == ["a"]
 
 
-def test_a_simulated_call_gets_the_parents_receipt_else_the_tools_own_stand_in(tmp_path: Path) -> None:
-    outside = Outside()
-    send = mailer(outside, scope=["to"])
-
-    @send.simulate
-    def pretend(to: str, body: str = "") -> str:
-        return f"as if sent to {to}"
-
-    def main(run: Any) -> list[str]:
-        run.checkpoint()
-        return [send(to) for to in run.inputs["to"]]
-
-    with open_engine(tmp_path) as engine:
-        engine.run(main, {"to": ["a", "b"]}, run_id="p")
-        fork = engine.fork("p", at="c1", inputs={"to": ["b", "c", "b"]}, main=main, new_run_id="f")
-        shown = engine.call("f.2")
-    assert fork.result == ["sent 2", "as if sent to c", "sent 2"]
-    assert outside.sent == ["a:", "b:"]
-    assert [item["detail"] for item in shown["evidence"]] == ["the tool's simulate function"]
-
-
-def test_a_simulation_that_nothing_stands_in_for_stops_the_run_and_names_three_ways_out(tmp_path: Path) -> None:
-    outside = Outside()
-    send = mailer(outside, scope=["to"])
-
-    def main(run: Any) -> str:
-        try:
-            return str(send(run.inputs["to"]))
-        except SimulationMissing:
-            return "the program goes on as if nothing were wrong"
-
-    with open_engine(tmp_path) as engine:
-        engine.run(main, {"to": "a"}, run_id="p")
-        fork = engine.fork("p", at="start", inputs={"to": "b"}, main=main)
-    assert (fork.status, fork.error_code, fork.exit_code) == ("failed", "simulation_missing", 2)
-    assert fork.error_detail is not None
-    assert all(way in fork.error_detail for way in ("@send.simulate", "later checkpoint of p", "--effects live"))
-    assert outside.sent == ["a:"]
-
-
-def test_a_definite_failure_of_the_parent_fails_again_in_a_simulation_and_is_tried_again_live(tmp_path: Path) -> None:
-    broken = [True]
-    tried: list[str] = []
-
-    @tool(side_effect_class="external", scope=["card"])
-    def charge(card: str) -> str:
-        tried.append(card)
-        if broken:
-            raise ToolFailed("declined", retry=False)
-        return "charged"
-
-    def main(run: Any) -> str:
-        run.checkpoint()
-        return str(charge("a"))
-
-    with open_engine(tmp_path) as engine:
-        assert engine.run(main, run_id="p").status is RunStatus.FAILED
-        fork = engine.fork("p", main=main)
-        assert (fork.status, fork.error_code) == ("failed", "CallFailed") and "declined" in (fork.error_detail or "")
-        assert tried == ["a"]
-        broken.clear()
-        live = engine.fork("p", effects="live", main=main)
-    assert (live.status, live.result) == ("succeeded", "charged")
-
-
 def test_the_call_that_ended_a_failed_run_is_tried_again_by_its_fork_even_if_a_checkpoint_follows_it(
     tmp_path: Path,
 ) -> None:
@@ -303,30 +185,6 @@ def test_a_waiting_run_is_forked_as_well_as_a_fork(tmp_path: Path) -> None:
     assert again.result == fork.result
     assert [call["inherited_from"] for call in calls[:2]] == ["p.1", "p.2"], "where it really happened"
     assert [call["simulated"] for call in calls if call["tool_name"] == "send"] == [False, True, True]
-
-
-def test_a_live_fork_of_a_simulated_one_takes_nothing_for_done_that_was_only_simulated(tmp_path: Path) -> None:
-    outside = Outside()
-    send = mailer(outside, scope=["to"])
-
-    @send.simulate
-    def pretend(to: str, body: str = "") -> str:
-        return "as if"
-
-    def main(run: Any) -> list[str]:
-        run.checkpoint()
-        inside = run.memo("inside", lambda: send("in a memo"))
-        first = [inside, *(send(to) for to in run.inputs["to"])]
-        run.checkpoint()
-        return first
-
-    with open_engine(tmp_path) as engine:
-        engine.run(lambda run: run.checkpoint(), {"to": []}, run_id="p")
-        trial = engine.fork("p", inputs={"to": ["a", "b"]}, main=main, new_run_id="f")
-        assert trial.result == ["as if"] * 3 and outside.sent == []
-        live = engine.fork("f", effects="live", main=main, new_run_id="g")
-    assert live.status is RunStatus.SUCCEEDED
-    assert outside.sent == ["in a memo:", "a:", "b:"]
 
 
 def test_changed_inputs_make_another_specification_and_unknown_ones_are_refused(tmp_path: Path) -> None:

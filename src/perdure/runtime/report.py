@@ -263,7 +263,6 @@ def _edited(evidence: list[dict[str, Any]]) -> dict[str, Any] | None:
 def details(store: SqlStore, run_id: str) -> dict[str, Any]:
     """Return the lives, steps, checkpoints, artifacts and forks of a run, and what its provider's session is."""
     origin = store.origins.get(run_id)
-    changes = dict(store.origins.changes(run_id))
     return {
         "provider_session_id": origin.provider_session_id,
         "provider_session_forked_from": origin.provider_session_forked_from,
@@ -279,21 +278,7 @@ def details(store: SqlStore, run_id: str) -> dict[str, Any]:
             }
             for item in store.origins.checkpoints(run_id)
         ],
-        "lives": [
-            {
-                "attempt": life.attempt,
-                "changes": json.loads(changes.get(life.attempt, "[]")),
-                "pid": life.owner.pid,
-                "started_at": life.started_at,
-                "ended_at": life.ended_at,
-                "how": life.how,
-                "replayed": life.replayed,
-                "settled": life.settled,
-                "challenged": life.challenged,
-                "unmet": life.unmet,
-            }
-            for life in store.runs.lives(run_id)
-        ],
+        "lives": _lives(store, run_id),
         "steps": [
             {
                 "step_id": s.step_id,
@@ -312,6 +297,26 @@ def details(store: SqlStore, run_id: str) -> dict[str, Any]:
             for row in store.steps.artifacts(run_id)
         ],
     }
+
+
+def _lives(store: SqlStore, run_id: str) -> list[dict[str, Any]]:
+    """Return the lives of a run, each with what it found changed and what it met."""
+    changes = dict(store.origins.changes(run_id))
+    return [
+        {
+            "attempt": life.attempt,
+            "changes": json.loads(changes.get(life.attempt, "[]")),
+            "pid": life.owner.pid,
+            "started_at": life.started_at,
+            "ended_at": life.ended_at,
+            "how": life.how,
+            "replayed": life.replayed,
+            "settled": life.settled,
+            "challenged": life.challenged,
+            "unmet": life.unmet,
+        }
+        for life in store.runs.lives(run_id)
+    ]
 
 
 def _review(store: SqlStore, phase: str, status: str, call_no: int, error: str | None) -> dict[str, str]:
