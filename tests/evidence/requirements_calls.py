@@ -82,7 +82,7 @@ REQUIREMENTS = (
         (f"{MATRIX}::test_kill_after_email_before_mark",)),
     Requirement("R077", "Recorded before executed, on all paths", "sync, async, in a thread, inside a memo, of every class: a committed row at each entry",
         (f"{CALLS}::test_no_handler_is_entered_without_a_committed_row", "crash/test_power_loss.py::test_power_is_lost_with_all_that_was_not_synced"),
-        missing="MCP tools, a shell tool and subagents do not exist yet"),
+        missing="MCP tools and subagents do not exist yet"),
     Requirement("R078", "A bypass raises", "a thread without a run gets `NoActiveRun`; a gateway that acts first is caught",
         (f"{CALLS}::test_a_thread_of_the_program_without_a_run_cannot_pass_the_ledger_by", f"{VALUES}::test_outside_a_run_an_effectful_tool_refuses_and_a_read_just_runs", "crash/test_planted_bugs.py::test_the_provider_counts_what_a_broken_rule_lets_through[the_tool_acts_before_the_record]")),
     Requirement("R079", "The order, by timestamps", "recorded ≤ started ≤ done at the provider ≤ finished",
@@ -126,4 +126,20 @@ REQUIREMENTS = (
         (EVERY_POINT, "crash/test_planted_bugs.py::test_the_provider_counts_what_a_broken_rule_lets_through[doubts_are_sent_again]")),
     Requirement("R168", "The activity log", "a view with its columns and its three words",
         (f"{CALLS}::test_the_activity_log_is_a_view_of_external_calls", f"{STATES}::test_the_public_view_of_activities_knows_every_state")),
+    Requirement("R065", "The demo of the whole", "research, report, PDF, upload, mail, killed three times and resumed: one of each, counted at the servers",
+        ("acceptance/test_demo.py::test_killed_at_its_three_worst_moments_everything_arrives_once",), ("python3 tasks.py demo",)),
+    Requirement("R069", "Every case has a command, a signal and a test that keeps it", "each row of the matrix names its command, what must come out, the tests and the query to look at",
+        ("docs/test_matrix.py",), ("python3 tasks.py prove matrix",)),
+    Requirement("R091", "A subagent is always launched again", "whatever a rule says; and a policy file that says otherwise is refused",
+        ("unit/test_policy_replay.py::test_a_subagent_is_always_relaunched", "unit/test_policy_explain.py::test_every_guarantee_can_be_shown")),
+    *(
+        Requirement(number, says, "comes with the adapters for agents of other makers", missing="there are no subagents in this version")
+        for number, says in (
+            ("R092", "The output of a subagent is kept at its boundary"),
+            ("R093", "A valid output means no second launch"),
+            ("R094", "One task, one key"),
+            ("R095", "An output is checked before it is believed"),
+            ("R096", "A subagent killed in the middle, and after its end"),
+        )
+    ),
 )  # fmt: skip

@@ -30,4 +30,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         ("acceptance/test_quick_resume.py::test_killed_twice_and_resumed_from_elsewhere_it_has_written_one_line",)),
     Requirement("R133", "Runs that are skipped are told", "`resume --all`: what waits, is held, is too old or cannot be loaded is listed with the reason, in one notice",
         ("integration/test_going_on.py::test_what_was_interrupted_goes_on_oldest_first_and_what_waits_or_has_ended_is_told", "integration/test_going_on.py::test_a_run_in_which_nothing_happened_for_long_is_left_and_told", "integration/test_going_on.py::test_the_command_prints_one_document_and_one_notice"), ("perdure resume --all",)),
+    Requirement("R034", "What a job is for is told again", "the objective stands in the packet that the next life gets",
+        ("integration/test_packet_of_a_job.py::test_the_objective_of_a_job_stands_in_the_packet_of_the_next_life",)),
+    Requirement("R115", "Exact tool and exact input in recovery, before anything else", "the engine settles what was started with the stored request, itself, before the program is entered; a model is never asked to make a call again (C12)",
+        ("integration/test_run_files.py::test_what_was_in_flight_is_settled_before_the_program_is_entered_and_the_packet_says_so", "crash/test_requirements_crashes.py::test_the_provider_gets_one_key_on_every_attempt")),
 )  # fmt: skip
