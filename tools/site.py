@@ -24,6 +24,10 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILT = ROOT / "build"
 _FENCE = re.compile(r"^```(\w+)[^\n`]*$", re.MULTILINE)
 _DIAGRAM = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)```mermaid\n.*?^```$", re.DOTALL | re.MULTILINE)
+_BESIDE = re.compile(
+    r"\[([^\]]*)\]\((?:\.\./)?(?:AGENTS\.md|LICENSE|examples/[^)]*)\)"
+)  # in the repository, not on the site
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _FIRST_PAGES = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
@@ -41,7 +45,7 @@ def staged(text: str, *, is_first: bool, up: str = "") -> str:
         up: the way from the page to the site's root, such as ``../``.
     """
     text = _DIAGRAM.sub(rf"\1![\2]({up}states/\2.svg)", text)
-    text = _FENCE.sub(r"```\1", text)
+    text = _BESIDE.sub(r"\1", _FENCE.sub(r"```\1", text))
     if is_first:
         text = text.replace("](docs/", "](")
     way = "" if is_first else f"../{up}"
@@ -86,8 +90,8 @@ def main() -> int:
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True, check=False
     )
-    told = done.stdout + done.stderr
-    print(told[-4000:] if done.returncode else f"the site stands in {BUILT / 'site'}")
+    told = [line[:160] for line in _COLOUR.sub("", done.stdout + done.stderr).splitlines()]
+    print("\n".join(told) if done.returncode else f"the site stands in {BUILT / 'site'}")
     return done.returncode
 
 

@@ -56,3 +56,11 @@ def test_a_state_that_has_no_place_is_not_left_out_silently() -> None:
     table = {(CallStatus.PREPARED, CallEvent.DISPATCH): CallStatus.RUNNING}
     with pytest.raises(KeyError, match="running"):
         drawn(table, places, [], "")
+
+
+def test_every_page_can_be_reached_by_the_navigation_but_for_the_choices_that_their_index_lists(pages: Path) -> None:
+    listed = re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    there = {str(page.relative_to(pages)) for page in pages.rglob("*.md")}
+    beside = {"contributing.md", "security-reports.md"}
+    assert {page for page in there if not re.match(r"design/\d", page)} - beside == set(listed)
