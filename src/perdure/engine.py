@@ -30,6 +30,7 @@ from perdure.runtime.exports import Exports, reach_of
 from perdure.runtime.faces import Run
 from perdure.runtime.fork_desk import ForkDesk
 from perdure.runtime.going_on import GoingOn
+from perdure.runtime.granting import said_as_recorded
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.lease import mark_children, this_process
 from perdure.runtime.ledger import Ledger
@@ -203,9 +204,10 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
         if grant is not None:
             self.grant(run_id, grant)
         row = self._row(run_id)
-        if kill:
-            self._ledger.read(lambda store: kill_owner(store, row.run_id))
-        return self._drive(replace(self._job_of(row, main, wait, reopen=True), accepts_change=accept_change))
+        with said_as_recorded(grant):
+            if kill:
+                self._ledger.read(lambda store: kill_owner(store, row.run_id))
+            return self._drive(replace(self._job_of(row, main, wait, reopen=True), accepts_change=accept_change))
 
     async def aresume(
         self,
@@ -220,8 +222,9 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
         self._refuse_cancelled(self._row(run_id))
         if grant is not None:
             self.grant(run_id, grant)
-        job = self._job_of(self._row(run_id), main, wait, reopen=True)
-        return await self._adrive(replace(job, accepts_change=accept_change))
+        with said_as_recorded(grant):
+            job = self._job_of(self._row(run_id), main, wait, reopen=True)
+            return await self._adrive(replace(job, accepts_change=accept_change))
 
     def scope(
         self, run_id: str, inputs: Mapping[str, Any] | None = None, *, wait: bool = False

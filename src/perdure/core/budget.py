@@ -147,6 +147,23 @@ def as_given(limit: Limit, units: int) -> float | int:
     return units // unit if units % unit == 0 else units / unit
 
 
+def left_of(budgets: Allowance, allowed: Allowance, usage: Usage) -> tuple[str, ...]:
+    """Return a sentence for each limit that is on: what is used, what is allowed, and how much of it was granted.
+
+    Args:
+        budgets: what the job allows.
+        allowed: the same with the grants added.
+        usage: what is used by now.
+    """
+    found: list[str] = []
+    for limit, amount in allowed.amounts.items():
+        used, granted = usage.of(limit), amount - budgets.amounts.get(limit, amount)
+        more = f", {shown(limit, granted)} of them granted" if granted else ""
+        left = shown(limit, max(0, amount - used))
+        found.append(f"{_NOUNS[limit]}: {shown(limit, used)} used of {shown(limit, amount)}{more}; {left} left")
+    return tuple(found)
+
+
 class BadGrant(ValueError):
     """A grant cannot be read; the text says why."""
 

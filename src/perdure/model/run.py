@@ -217,6 +217,12 @@ class Outcome:
     """What the status alone does not say: that a running run's owner is gone, or that nothing was run now."""
 
     @property
+    def go_on_command(self) -> str:
+        """What lets the run go on: with a grant where it waits for a budget, since without one it would pause again."""
+        granting = [item.commands[0] for item in self.waiting_for if item.kind == WaitReason.BUDGET and item.commands]
+        return granting[0] if self.reason == WaitReason.BUDGET and granting else self.resume_command
+
+    @property
     def exit_code(self) -> int:
         """The process exit code that contract.md gives to this outcome."""
         if self.status is RunStatus.SUCCEEDED:

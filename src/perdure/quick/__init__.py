@@ -181,5 +181,5 @@ def lines_of(outcome: Outcome) -> list[str]:
     if outcome.unmet and outcome.status.ended:  # a life that waits may still ask for them in the next one
         lines.append(f"  {outcome.unmet} effect(s) of an earlier life were not asked for by this one")
     if outcome.status not in (RunStatus.SUCCEEDED, RunStatus.CANCELLED):
-        lines.append(f"  go on with: {outcome.resume_command}")
+        lines.append(f"  go on with: {outcome.go_on_command}")
     return lines

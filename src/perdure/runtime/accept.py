@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,10 +107,19 @@ def _record(store: SqlStore, new_row: Mapping[str, Any], document: Mapping[str, 
     elif known.spec_hash != new_row["spec_hash"]:
         raise SpecMismatch(
             f"run {chosen} exists with another specification:\n" + store.vault.shown(_difference(known, document)),
-            next_command=f"perdure resume {chosen}   # goes on with the stored one; another id makes a new run"
-            if known.job_path is not None
-            else "give it what is stored, or another id for a new run",
+            next_command=_other_ways(known),
         )
+
+
+def _other_ways(known: RunRow) -> str:
+    """Return what to type where an id is taken by another specification (C18)."""
+    if known.job_path is None or known.is_scope:
+        return "give it what is stored, or another id for a new run"
+    quoted = shlex.quote(known.run_id)
+    return (
+        f"perdure resume {quoted}   # goes on with the stored one; "
+        f"perdure fork {quoted} makes a new run from it, and another id one from nothing"
+    )
 
 
 def spec_of(row: RunRow) -> dict[str, Any]:

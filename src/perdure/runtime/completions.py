@@ -91,6 +91,8 @@ def _commands(row: RunRow, doubts: list[CallRow], reach: Reach) -> dict[str, str
     found = {"show it": reach.command(f"runs show {quoted}"), "list its calls": reach.command(f"calls ls {quoted}")}
     if row.status == "failed" and row.job_path is not None:
         found["try again the call that ended it"] = reach.command(f"resume {quoted}")
+    if row.job_path is not None and not row.is_scope:
+        found["begin another run from it"] = reach.command(f"fork {quoted}")
     for call in doubts[-OTHERS:]:
         found[f"look at {call.tool_call_id}"] = reach.command(f"calls explain {shlex.quote(call.tool_call_id)}")
     return found

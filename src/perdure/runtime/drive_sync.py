@@ -31,6 +31,9 @@ from perdure.runtime.stopping import Doing
 
 T = TypeVar("T")
 
+LOOK_UP_SECONDS = 0.5
+"""How long a wait in the calling thread goes on at most without a look whether the life is over."""
+
 
 def drive(life: Life, loop: Loop, operation: Operation) -> Any:
     """Run a gateway loop to its end and return its value.
@@ -64,6 +67,21 @@ def _drive(life: Life, loop: Loop, operation: Operation) -> Any:
             problem = error
 
 
+def _pause(life: Life, seconds: float) -> None:
+    """Wait, but not longer than until the life is over: somebody may want its end meanwhile.
+
+    Raises:
+        RunSuspended: it is.
+    """
+    clock = life.around.clock
+    until, left = clock.monotonic() + seconds, seconds
+    while left > 0 and not life.closed:
+        piece = min(left, LOOK_UP_SECONDS)
+        clock.sleep(piece)
+        left = min(left - piece, until - clock.monotonic())
+    life.check_open()
+
+
 @contextmanager
 def _doing(life: Life, what: Doing) -> Generator[None, None, None]:
     """Say what the main thread does, so that a signal interrupts nothing that must not be interrupted."""
@@ -92,8 +110,7 @@ def _perform(life: Life, action: Action, operation: Operation) -> Any:
                 return _consult(life, action)
         case Pause(seconds):
             with _doing(life, Doing.PAUSE):
-                life.around.clock.sleep(seconds)
-            life.check_open()
+                _pause(life, seconds)
         case AwaitSender(sender, seconds):
             with _doing(life, Doing.BODY):
                 sender.finished.wait(seconds)

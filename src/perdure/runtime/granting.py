@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 
 from perdure.core.budget import DEADLINE, KEYS, BadGrant, Limit, allowance, checked_amount
 from perdure.core.duration import parse_duration
 from perdure.core.transitions import CallEvent
-from perdure.model.errors import NotFound, UsageError, VerdictRefused
+from perdure.model.errors import NotFound, PerdureError, UsageError, VerdictRefused
 from perdure.model.run import RunRow, RunStatus
 from perdure.model.toolcall import DENIED, CallStatus
 from perdure.ports.clock import after, format_time, parse_time
@@ -51,6 +52,17 @@ def record(store: SqlStore, run_id: str, given: Mapping[str, object], *, actor: 
         answer = ",".join(f"{kind}={amount}" for kind, amount in amounts.items())
         store.questions.answer(question.approval_id, answer=answer, actor=actor, now=now)
     let_the_run_go_on(store, run_id, now)
+
+
+@contextmanager
+def said_as_recorded(grant: Mapping[str, object] | None) -> Generator[None]:
+    """Let a refusal to go on say that what was granted stands in the ledger all the same."""
+    try:
+        yield
+    except PerdureError as problem:
+        if grant is not None:
+            problem.safe = f"What was granted is recorded; do not grant it again. {problem.safe}"
+        raise
 
 
 def _still_hit(store: SqlStore, run: RunRow, wanted: Limit | None) -> bool:

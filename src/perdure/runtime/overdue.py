@@ -36,6 +36,7 @@ def _end(store: SqlStore, run: RunRow, now: str) -> None:
             store.questions.close_of_call(row.tool_call_id, answer="expired", actor="perdure", now=now)
         elif row.status is CallStatus.PREPARED:
             store.calls.move(row, CallEvent.WITHDRAWN, run.lease_fence, now)
+    store.questions.close_of_run(run.run_id, answer="expired", actor="perdure", now=now)
     next_run_status(RunStatus.WAITING, RunEvent.RAISE)
     store.runs.expire(run.run_id, run.lease_fence, now=now, error_detail=said)
     store.seals.seal(run.run_id, now)

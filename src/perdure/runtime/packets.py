@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
+from perdure.core.budget import left_of
 from perdure.core.packet import CheckpointLine, ResumePacket
 from perdure.core.summary import CallLine, LifeLine, shorten
 from perdure.model.artifact import Artifact
@@ -49,8 +51,15 @@ def _collect(life: Life, store: SqlStore) -> tuple[ResumePacket, list[Artifact]]
         settled=tuple(call_line(store, row, settled=True) for row in settled if _is_tool(row)),
         open=tuple(call_line(store, row) for row in waiting if _is_tool(row)),
         files_in_all=files_in_all,
+        changes=changes_of(store, life.run_id, life.run.attempt + 1),
+        budgets=left_of(life.account.budgets, life.account.allowed, life.account.usage),
     )
     return packet, files
+
+
+def changes_of(store: SqlStore, run_id: str, attempt: int) -> tuple[str, ...]:
+    """Return what was found changed when a life began, a sentence each."""
+    return tuple(json.loads(dict(store.origins.changes(run_id)).get(attempt, "[]")))
 
 
 def _is_tool(row: CallRow) -> bool:

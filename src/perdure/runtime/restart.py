@@ -8,6 +8,12 @@ import shlex
 from perdure.model.run import RunRow
 from perdure.runtime.completions import Reach
 
+_ANSWER = "\n# It waits for an answer of yours (perdure inbox); without one it would only wait again."
+_WAITS = {
+    "budget": "\n# It waits for more of a budget: put --grant behind the last line (perdure inbox says what),\n"
+    "# or it pauses again.",
+    **dict.fromkeys(("approval", "question", "challenge", "in_doubt"), _ANSWER),
+}
 _FOLDER = re.compile(r"^\(cd (.+?) && ", re.MULTILINE)
 
 
@@ -32,6 +38,7 @@ def restart_text(row: RunRow, reach: Reach, folder: str | None) -> str:
         head, last = f"# Run {row.run_id} was started by a program of yours.", f"echo {shlex.quote(text)} >&2; false"
     else:
         head = f"# Goes on with run {row.run_id}: run this file, or paste its last line into any shell."
+        head += _WAITS.get(row.reason or "", "")
         last = reach.program(f"resume {quoted}")
     line = f"(cd {folder} && {last})" if folder else last
     return f"#!/bin/sh\n{head}\n{line}\n"
