@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import perdure
+from perdure.runtime.workspace import append, write_whole
 from perdure.store import modes
 from tests.integration.canaries import canaries
 from tests.integration.engine_support import Outside as World
@@ -44,3 +46,13 @@ def test_a_link_in_the_place_of_a_workspace_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state" / "workspaces" / "r1").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(perdure.StoreError, match="is a link"):
         live(tmp_path, lambda _run: None)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("write", [write_whole, append])
+def test_no_file_of_a_run_is_written_through_a_linked_folder(tmp_path: Path, write: Callable[..., None]) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "r1").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="is a link"):
+        write(tmp_path / "r1" / "run.log", "a line\n")
+    assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -1,25 +1,20 @@
-"""Marks that stand for secrets, and what is enclosed in them: only the key gives it back, and nothing else needs it.
+"""Marks that stand for secrets: how one is written, found, opened and shown. What is enclosed is ``store.cipher``'s.
 
 A whole mark carries the secret enciphered, so that the exact request can be sent again and a receipt be returned in
-every life. The scheme is the synthetic-IV construction (RFC 5297) over standard primitives: the tag is
-HMAC-SHA-256 of the secret and is the nonce too, the keystream is SHAKE-256. Equal secrets have equal marks under one
-key, which keeps them comparable, and stored requests byte for byte the same.
+every life. Equal secrets of one kind have equal marks under one key, which keeps them comparable, and stored requests
+byte for byte the same.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from perdure.core.redact import WHOLE
 
-KEY_BYTES = 32
-TAG_CHARACTERS = 16
-SHOWN_CHARACTERS = 8
+TAG_BYTES = 8
 MARK_BEGIN, MARK_END = "\u2039", "\u203a"
 _KIND = r"[A-Za-z0-9_.\-]+"
 _CODED = r"[A-Za-z0-9_=\-]*"
@@ -33,49 +28,34 @@ class MarkBroken(ValueError):
     """A mark cannot be opened: the key is another one, or the mark was damaged or carries nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class MarkKey:
-    """The three keys that one secret of a ledger stands for."""
-
-    mac: bytes
-    stream: bytes
-    digest: bytes
-
-    @staticmethod
-    def of(secret: bytes) -> MarkKey:
-        """Return the keys that are derived from ``KEY_BYTES`` random bytes."""
-        return MarkKey(*(hmac.digest(secret, b"perdure " + use, "sha256") for use in (b"mac", b"stream", b"digest")))
+def written(kind: str, sealed: bytes) -> str:
+    """Return the mark of a sealed secret; what it begins with is the tag by which people compare marks."""
+    rest = base64.urlsafe_b64encode(sealed[TAG_BYTES:]).decode("ascii")
+    return f"{MARK_BEGIN}redacted:{kind}:{sealed[:TAG_BYTES].hex()}:{rest}{MARK_END}"
 
 
-def hide(key: MarkKey, kind: str, secret: str) -> str:
-    """Return the mark that stands for a secret and carries it enciphered."""
-    data = secret.encode("utf-8", "surrogatepass")
-    tag = hmac.digest(key.mac, data, "sha256")[: TAG_CHARACTERS // 2]
-    enciphered = base64.urlsafe_b64encode(_crypt(key, tag, data)).decode("ascii")
-    return f"{MARK_BEGIN}redacted:{kind}:{tag.hex()}:{enciphered}{MARK_END}"
-
-
-def reveal(key: MarkKey, text: str) -> str:
+def opened(text: str, open_one: Callable[[str, bytes], str]) -> str:
     """Return a text with the secrets in place of their marks.
 
+    Args:
+        open_one: returns the secret of a kind and what was sealed; it raises ``MarkBroken`` where it cannot.
+
     Raises:
-        MarkBroken: a mark was not made with this key, or carries nothing.
+        MarkBroken: a mark is damaged or carries nothing.
     """
 
-    def opened(match: re.Match[str]) -> str:
-        before, kind, tag, enciphered, behind = match.groups()
-        if enciphered is None:
+    def replaced(match: re.Match[str]) -> str:
+        before, kind, tag, rest, behind = match.groups()
+        if rest is None:
             raise MarkBroken(f"the value of {kind} was not kept")
         try:
-            data = _crypt(key, bytes.fromhex(tag), base64.urlsafe_b64decode(enciphered))
+            sealed = bytes.fromhex(tag) + base64.urlsafe_b64decode(rest)
         except binascii.Error:
             raise MarkBroken(f"the mark of {kind} is damaged") from None
-        if not hmac.compare_digest(hmac.digest(key.mac, data, "sha256")[: TAG_CHARACTERS // 2].hex(), tag):
-            raise MarkBroken(f"the mark of {kind} was made with another key")
-        secret = data.decode("utf-8", "surrogatepass")
+        secret = open_one(kind, sealed)
         return secret if kind == WHOLE and before and behind else before + secret + behind
 
-    return _MARK.sub(opened, text)
+    return _MARK.sub(replaced, text)
 
 
 def has_mark(text: str) -> bool:
@@ -90,16 +70,6 @@ def shortened(text: str) -> str:
     return _ANY_MARK.sub(rf"{MARK_BEGIN}redacted:\1:\2{MARK_END}", text)
 
 
-def mark(key: MarkKey, kind: str, secret: str) -> str:
-    """Return the short mark of a secret, as people see it."""
-    return shortened(hide(key, kind, secret))
-
-
 def blind_mark(kind: str, _secret: str) -> str:
     """Return a mark that says the kind only, where there is no key at hand."""
     return f"{MARK_BEGIN}redacted:{kind}{MARK_END}"
-
-
-def _crypt(key: MarkKey, tag: bytes, data: bytes) -> bytes:
-    stream = hashlib.shake_256(key.stream + tag).digest(len(data))
-    return bytes(left ^ right for left, right in zip(data, stream, strict=True))

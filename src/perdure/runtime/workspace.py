@@ -5,10 +5,12 @@ Everything here is an export. The rows are the truth; a file may be deleted or d
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from perdure.model.artifact import Artifact
@@ -37,33 +39,57 @@ def write_whole(path: Path, text: str, mode: int = PRIVATE) -> None:
     """Put a text at ``path``, whole or not at all; what stood there, a link too, is replaced.
 
     The folder itself is not synced: a lost rename leaves the older file, which is written anew from the rows.
+
+    Raises:
+        OSError: it cannot be written, or its folder is a link, which could lead anywhere.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
+    temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, mode)
-    try:
+    with _inside(path.parent) as folder:
+        descriptor = os.open(temporary, flags, mode, dir_fd=folder)
         try:
-            told = text if mode != PRIVATE else said(text)
-            _write_all(descriptor, told.encode("utf-8", "backslashreplace"))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+            try:
+                told = text if mode != PRIVATE else said(text)
+                _write_all(descriptor, told.encode("utf-8", "backslashreplace"))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
 
 
 def append(path: Path, text: str) -> None:
-    """Add a text to the end of a file; a tool that has put a link there does not lead it elsewhere."""
+    """Add a text to the end of a file; a tool that has put a link there, or for its folder, leads it nowhere else.
+
+    Raises:
+        OSError: it cannot be written, or it or its folder is a link.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, PRIVATE)
+    with _inside(path.parent) as folder:
+        descriptor = os.open(path.name, flags, PRIVATE, dir_fd=folder)
     try:
         _write_all(descriptor, said(text).encode("utf-8", "backslashreplace"))
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _inside(folder: Path) -> Generator[int]:
+    """Open a folder that is no link: what is done by this handle stays in it, whatever is put in its place."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        if folder.is_symlink():
+            raise OSError(errno.ELOOP, "is a link, and a run writes its files there", str(folder)) from None
+        raise
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def tail(path: Path, most_bytes: int) -> str:

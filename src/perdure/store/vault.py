@@ -7,16 +7,16 @@ backup or a dump gives nothing away. The rows keep marks (``core.marks``).
 from __future__ import annotations
 
 import hashlib
-import hmac
 import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from perdure.core.marks import KEY_BYTES, MarkBroken, MarkKey, has_mark, hide, mark, reveal, shortened
+from perdure.core.marks import MarkBroken, has_mark, shortened
 from perdure.core.redact import Redactor, has_telling_name
 from perdure.model.errors import SecretUnavailable, StoreError, UsageError
+from perdure.store.cipher import KEY_BYTES, Cipher
 from perdure.store.modes import make_private, open_private
 
 KEY_NAME = "redaction.key"
@@ -37,11 +37,11 @@ class Vault:
         self.path = path
         self.redactor = redactor
         self._new_key = new_key
-        self._key: MarkKey | None = None
+        self._key: Cipher | None = None
 
     def hide(self, text: str) -> str:
         """Return a text as it may be stored."""
-        return self.redactor.redact(text, lambda kind, secret: hide(self._made(), kind, secret))
+        return self.redactor.redact(text, lambda kind, secret: self._made().hide(kind, secret))
 
     def reveal(self, text: str) -> str:
         """Return a stored text as it was.
@@ -55,7 +55,7 @@ class Vault:
         if key is None:
             raise SecretUnavailable(f"the key of this ledger's secrets is gone: {self._where()}", **self._advice())
         try:
-            return reveal(key, text)
+            return key.reveal(text)
         except MarkBroken as problem:
             raise SecretUnavailable(
                 f"a stored secret cannot be read: {problem}; {self.path} is another", **self._advice()
@@ -63,12 +63,12 @@ class Vault:
 
     def shown(self, text: str) -> str:
         """Return a text for people: secrets that still stand in it become marks, and marks carry nothing."""
-        return shortened(self.redactor.redact(text, lambda kind, secret: mark(self._made(), kind, secret)))
+        return shortened(self.redactor.redact(text, lambda kind, secret: self._made().mark(kind, secret)))
 
     def digest(self, data: bytes) -> str:
         """Return the SHA-256 of a JSON text in hex, keyed where a name tells of a secret that could be guessed."""
         if has_telling_name(data):
-            return hmac.new(self._made().digest, data, hashlib.sha256).hexdigest()
+            return self._made().digest(data)
         return hashlib.sha256(len(data).to_bytes(8, "big") + data).hexdigest()
 
     def hashed_scope(self, scope: str | None) -> str | None:
@@ -92,7 +92,7 @@ class Vault:
                 next_command="take it out of the name, and hand it over as an argument",
             )
 
-    def _made(self) -> MarkKey:
+    def _made(self) -> Cipher:
         if self._key is None:
             self._key = self._read() or self._make()
         return self._key
@@ -103,7 +103,7 @@ class Vault:
     def _advice(self) -> dict[str, str]:
         return {"next_command": f"put {self.path} back, as it was when the run began"}
 
-    def _read(self) -> MarkKey | None:
+    def _read(self) -> Cipher | None:
         if self.path is None:
             return None
         try:
@@ -115,13 +115,13 @@ class Vault:
             raise StoreError(f"the key {self.path} cannot be read: {problem}") from problem
         if len(found) != KEY_BYTES:
             raise StoreError(f"{self.path} is no key: it has {len(found)} bytes, not {KEY_BYTES}")
-        return MarkKey.of(found)
+        return Cipher(found)
 
-    def _make(self) -> MarkKey:
+    def _make(self) -> Cipher:
         """Make a key; of two processes that make one at the same time the first wins, and both use its key."""
         fresh = self._new_key(KEY_BYTES)
         if self.path is None:
-            return MarkKey.of(fresh)
+            return Cipher(fresh)
         draft = self.path.with_name(f"{KEY_NAME}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
             make_private(draft, fresh)
