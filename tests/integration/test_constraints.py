@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from perdure import CallDenied, SpecError, UsageError, tool
+from perdure import CallDenied, SpecError, UsageError, VerdictRefused, tool
 from perdure.config.job_file import load_job
-from tests.integration.engine_support import Outside, mailer
+from tests.integration.engine_support import Outside, mailer, open_engine
 from tests.integration.job_support import Job
 
 
@@ -51,6 +51,30 @@ def test_arguments_that_lead_elsewhere_are_refused_with_exit_code_9(tmp_path: Pa
     assert (found.status, found.error_code, found.exit_code) == ("failed", "denied", 9)
     assert "it leads to evil.example, and the job allows only good.example" in str(found.error_detail)
     assert len(outside.sent) == 1
+
+
+def test_a_person_who_edits_a_request_cannot_lead_it_elsewhere_either(tmp_path: Path) -> None:
+    (tmp_path / "led_elsewhere.py").write_text(
+        "from perdure import tool\n"
+        "@tool(side_effect_class='external', approval='always')\n"
+        "def send(to: str, body: str = '') -> str:\n    return to\n"
+        "def main(run):\n    return send('boss@good.example')\n",
+        "utf-8",
+    )
+    job = tmp_path / "j.job.yaml"
+    rules = "constraints: {allowed_domains: [good.example]}"
+    job.write_text(f"name: j\nagent: {{python: 'led_elsewhere.py:main'}}\n{rules}\n", "utf-8")
+    with open_engine(tmp_path) as engine:
+        assert engine.run(job, run_id="r1").reason == "approval"
+        ((_, item),) = engine.inbox()
+        for edit in ({"to": "boss@evil.example"}, {"body": "see http://evil.example/x"}):
+            with pytest.raises(
+                VerdictRefused, match=r"it leads to evil\.example, and the job allows only good\.example"
+            ):
+                engine.approve(item.id, edit=edit)
+        assert engine.call("r1.1")["status"] == "awaiting_approval"
+        engine.approve(item.id, edit={"to": "ann@good.example"})
+        assert engine.resume("r1").result == "ann@good.example"
 
 
 def test_the_stored_request_is_looked_at_where_it_is_what_would_be_sent(tmp_path: Path, outside: Outside) -> None:

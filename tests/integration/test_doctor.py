@@ -155,6 +155,13 @@ def test_modes_that_let_others_in_are_found(folder: Path) -> None:
     ]
 
 
+def test_a_key_that_others_may_read_is_found_where_it_lies(folder: Path) -> None:
+    (folder / "keys").mkdir(mode=0o755)
+    (folder / "keys" / "k").write_bytes(bytes(32))
+    (folder / "keys" / "k").chmod(0o644)
+    only(look(folder, PERDURE_KEY_FILE=str(folder / "keys" / "k")), "file_mode", Level.WARN, "keys/k: others may look")
+
+
 def test_what_lies_about_is_found(folder: Path) -> None:
     (folder / "state" / "runtime_state.db.before-0003").write_text("x")
     only(look(folder), "leftovers", Level.WARN, "runtime_state.db.before-0003")

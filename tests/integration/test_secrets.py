@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import perdure
 from perdure import CallContext, Engine, Secret, ToolFailed, tool
 from perdure.cli.main import main as command_line
+from perdure.core.identity import args_hash, request_hash
 from perdure.core.redact import Redactor
 from tests.integration.canaries import Canary, canaries, found_below, found_in
 from tests.integration.engine_support import Crash
@@ -210,8 +212,6 @@ def test_a_name_with_a_secret_in_it_is_refused_before_anything_is_stored(tmp_pat
 
 
 def test_a_short_secret_cannot_be_found_by_trying_out_hashes(tmp_path: Path) -> None:
-    from perdure.core.identity import args_hash
-
     provider = Provider()
     deliver = tools_of(provider)
     with open_here(tmp_path) as engine:
@@ -219,6 +219,29 @@ def test_a_short_secret_cannot_be_found_by_trying_out_hashes(tmp_path: Path) -> 
         row = engine._ledger.read(lambda store: store.calls.by_id("r1.1"))
         assert row is not None
         assert row.args_hash != args_hash({"parcel": {"pin": 4711}})
+
+
+def test_consent_to_a_short_secret_is_bound_by_a_hash_that_cannot_be_guessed(tmp_path: Path) -> None:
+    provider = Provider()
+
+    @tool(side_effect_class="external", approval="always")
+    def deliver(parcel: Any) -> None:
+        provider.got.append(parcel)
+
+    def main(_run: Any) -> None:
+        deliver({"pin": 4711})
+
+    with open_here(tmp_path) as engine:
+        engine.run(main, run_id="r1")
+        ((_, item),) = engine.inbox()
+        question = engine._ledger.read(lambda store: store.questions.get(item.id))
+        stored = engine._ledger.read(lambda store: store.calls.request(1))
+        assert "4711" in stored
+        assert question.request_hash not in {None, request_hash(stored), sha256(stored.encode()).hexdigest()}
+    with open_here(tmp_path) as engine:  # another process, with the same key
+        engine.approve(item.id)
+        assert engine.resume("r1", main=main).status == "succeeded"
+    assert provider.got == [{"pin": 4711}]
 
 
 def test_redaction_can_be_turned_off(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ HONEST_FSYNC_SECONDS = 0.000_02
 SLOW_FSYNC_SECONDS = 0.05
 FIRST_SANE_TIME, LAST_SANE_TIME = "2025-01-01T00:00:00.000000Z", "2100-01-01T00:00:00.000000Z"
 OLDEST_PYTHON = (3, 11)
-OTHERS = 0o077
 VARIABLES = (
     "PERDURE_HOME",
     "PERDURE_STORE",
@@ -158,16 +157,10 @@ def clock(now: str, newest: str | None) -> Iterator[Finding]:
         yield ok("clock", f"it is {now}")
 
 
-def mode(about: str, path: str, bits: int, wanted: int, *, shut_in: bool = False) -> Finding:
-    """Look at who else may read a file or a folder.
-
-    Args:
-        shut_in: it lies in a folder that only its owner enters.
-    """
-    if bits & OTHERS and not shut_in:
-        means = "others on this machine may read what tools got and returned"
-        return Finding(about, Level.WARN, f"{path} has mode {bits:04o}", means, f"chmod {wanted:o} {path}")
-    return ok(about, f"{path} has mode {bits:04o}")
+def exposed(path: str, problem: str, command: str, *, is_folder: bool) -> Finding:
+    """Tell of a file or a folder that others than its owner may enter, as ``store.modes`` found it."""
+    means = "others on this machine may read or change what tools got and returned"
+    return Finding("folder_mode" if is_folder else "file_mode", Level.WARN, f"{path}: {problem}", means, command)
 
 
 def variables(environ: Mapping[str, str], knobs: Sequence[str]) -> Iterator[Finding]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +22,8 @@ from perdure.model.errors import StoreError
 from perdure.ports.clock import Clock
 from perdure.runtime import checkup
 from perdure.runtime.crashpoints import KNOBS, PREFIX
+from perdure.runtime.secrets import KEY_VARIABLE
+from perdure.store.modes import exposed
 from perdure.store.sqlite.checksums import checksum_vfs
 from perdure.store.sqlite.connection import SqliteConnection, filesystem_of, library_version, wal_reset_bug
 from perdure.store.upkeep import looking
@@ -85,7 +86,7 @@ def examine(
         *rules.sqlite(machine.sqlite, wal_reset_bug(machine.sqlite), machine.has_checksums, machine.python_sqlite),
         *_place(machine, folder),
         *rules.variables(environ, [PREFIX + name for name in KNOBS]),
-        *_modes(database, state_dir),
+        *_modes(database, state_dir, environ.get(KEY_VARIABLE)),
         *checkup.leftovers(database),
     ]
     inside, opened = _inside(database, clock)
@@ -120,16 +121,13 @@ def _inside(database: Path, clock: Clock) -> tuple[list[Finding], bool]:
         return [bad, *rules.clock(clock.now(), None)], False
 
 
-def _modes(database: Path, state_dir: Path) -> Iterator[Finding]:
-    folders = {state_dir.absolute(), database.absolute().parent} if database.exists() else {state_dir.absolute()}
-    for folder in sorted(folders):
-        if folder.is_dir():
-            yield rules.mode("folder_mode", str(folder), stat.S_IMODE(folder.stat().st_mode), 0o700)
-    for suffix in ("", "-wal", "-shm"):
-        file = Path(f"{database}{suffix}")
-        if file.is_file():
-            shut_in = not stat.S_IMODE(file.parent.stat().st_mode) & rules.OTHERS
-            yield rules.mode("file_mode", str(file), stat.S_IMODE(file.stat().st_mode), 0o600, shut_in=shut_in)
+def _modes(database: Path, state_dir: Path, key: str | None) -> Iterator[Finding]:
+    found = exposed(state_dir.absolute(), database.absolute(), Path(key) if key else None)
+    for item in found:
+        yield rules.exposed(str(item.path), item.problem, item.command, is_folder=item.is_folder)
+    for about, what in (("folder_mode", "folder"), ("file_mode", "file")):
+        if not any(item.is_folder == (what == "folder") for item in found):
+            yield rules.ok(about, f"no {what} of it is open to others")
 
 
 def _nearest(folder: Path) -> Path:

@@ -14,6 +14,8 @@ from perdure.model.errors import StoreError
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
+KEY_NAME = "redaction.key"
+"""The file beside a ledger with the key of its secrets."""
 _OTHERS = 0o077
 _WRITE_BY_OTHERS = 0o022
 
@@ -25,6 +27,7 @@ class Exposed:
     path: Path
     problem: str
     command: str
+    is_folder: bool
 
 
 def make_folder(folder: Path) -> None:
@@ -123,16 +126,28 @@ def make_private(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def exposed(state_dir: Path, database: Path) -> list[Exposed]:
-    """Return what others than the owner may read or write of a state directory, the widest first."""
+def exposed(state_dir: Path, database: Path, key: Path | None = None) -> list[Exposed]:
+    """Return what others than the owner may read or write of a state directory, folders first.
+
+    Args:
+        state_dir: holds workspaces.
+        database: the ledger's file; the folder it lies in is looked at if it is there.
+        key: the file of the key of secrets; beside the database when left out.
+    """
     beside = [database.with_name(database.name + end) for end in ("", "-wal", "-shm")]
     backups = sorted(database.parent.glob(f"{database.name}.before-*")) if database.parent.is_dir() else []
-    files = [*beside, *backups, database.with_name("redaction.key")]
-    folders = {state_dir, database.parent, state_dir / "workspaces"}
-    found = [_look(item, FOLDER_MODE) for item in sorted(folders)]
-    closed = stat.S_IMODE(database.parent.stat().st_mode) & _OTHERS == 0 if database.parent.is_dir() else True
-    found += [_look(item, FILE_MODE) for item in files] if not closed else []
-    return [item for item in found if item is not None]
+    files = [*beside, *backups, key or database.with_name(KEY_NAME)]
+    folders = {state_dir, state_dir / "workspaces", *([database.parent] if database.exists() else [])}
+    looked = [_look(item, FOLDER_MODE) for item in sorted(folders)]
+    looked += [_look(item, FILE_MODE) for item in files if not _is_closed(item.parent)]
+    return [item for item in looked if item is not None]
+
+
+def _is_closed(folder: Path) -> bool:
+    try:
+        return stat.S_IMODE(folder.stat().st_mode) & _OTHERS == 0
+    except OSError:
+        return True
 
 
 def _look(path: Path, wanted: int) -> Exposed | None:
@@ -140,11 +155,11 @@ def _look(path: Path, wanted: int) -> Exposed | None:
         found = path.stat()
     except OSError:
         return None
-    mode = stat.S_IMODE(found.st_mode)
+    mode, is_folder = stat.S_IMODE(found.st_mode), stat.S_ISDIR(found.st_mode)
     if found.st_uid != os.getuid():
-        return Exposed(path, f"belongs to user {found.st_uid}", f"chown {os.getuid()} {path}")
+        return Exposed(path, f"belongs to user {found.st_uid}", f"chown {os.getuid()} {path}", is_folder)
     # The log of a database carries one more bit of ours, which lets nobody read it.
-    if not mode & (_OTHERS if stat.S_ISDIR(found.st_mode) else 0o066):
+    if not mode & (_OTHERS if is_folder else 0o066):
         return None
     may = "write to" if mode & _WRITE_BY_OTHERS else "look into"
-    return Exposed(path, f"others may {may} it (mode {mode:04o})", f"chmod {wanted:o} {path}")
+    return Exposed(path, f"others may {may} it (mode {mode:04o})", f"chmod {wanted:o} {path}", is_folder)

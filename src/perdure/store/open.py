@@ -12,10 +12,10 @@ from perdure.model.errors import LedgerDamaged, StoreError
 from perdure.ports.clock import Clock
 from perdure.ports.store import CrashPoint, no_crash_point
 from perdure.store.migrate import migrate
-from perdure.store.modes import make_database, make_folder
+from perdure.store.modes import KEY_NAME, make_database, make_folder
 from perdure.store.sql_store import SqlStore
 from perdure.store.sqlite.connection import SqliteConnection
-from perdure.store.vault import KEY_NAME, Vault
+from perdure.store.vault import Vault
 
 _CHECKSUMS = "page_checksums"
 

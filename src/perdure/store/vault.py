@@ -17,9 +17,7 @@ from perdure.core.marks import MarkBroken, has_mark, shortened
 from perdure.core.redact import Redactor, has_telling_name
 from perdure.model.errors import SecretUnavailable, StoreError, UsageError
 from perdure.store.cipher import KEY_BYTES, Cipher
-from perdure.store.modes import make_private, open_private
-
-KEY_NAME = "redaction.key"
+from perdure.store.modes import KEY_NAME, make_private, open_private
 
 
 class Vault:
