@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from perdure.config.job_file import JobFile, load_job, open_job
+from perdure.config.job_file import JobFile, checked_budgets, load_job, open_job
 from perdure.config.policy_file import load_policy
 from perdure.config.settings import database_of
 from perdure.model.errors import SpecError, UsageError
@@ -35,7 +35,7 @@ from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.lease import mark_children, this_process
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings, Tuning
-from perdure.runtime.phases import critic_for
+from perdure.runtime.phases import Critic, critic_for
 from perdure.runtime.registry import Registry, tools_of_module
 from perdure.runtime.retention import Retention
 from perdure.runtime.runner import Job, Runner
@@ -227,7 +227,13 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
             return await self._adrive(replace(job, accepts_change=accept_change))
 
     def scope(
-        self, run_id: str, inputs: Mapping[str, Any] | None = None, *, wait: bool = False
+        self,
+        run_id: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        wait: bool = False,
+        budgets: Mapping[str, Any] | None = None,
+        critic: Critic | None = None,
     ) -> AbstractContextManager[Run]:
         """Return a ``with`` whose body is one life of a run; the same ``run_id`` again goes on with it.
 
@@ -235,22 +241,36 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
             run_id: names the run.
             inputs: what ``run.inputs`` returns.
             wait: stay and wait for people's answers.
+            budgets: what the run may use, with the keys of a job file.
+            critic: is shown each phase that has ended, as with ``perdure.on_phase_end``.
 
         Raises:
+            SpecError: a budget is of the wrong form.
             NotEntered: at the beginning; the run has ended, or waits for a person.
             RunSuspended: in the body or at its end; the run waits.
         """
-        return sync_scope(Runner(self._around, self._heartbeat), self._scope_job(run_id, inputs, wait))
+        job = self._scope_job(run_id, inputs, budgets)
+        return sync_scope(Runner(self._around, self._heartbeat), replace(job, waits=wait, critic=critic))
 
-    def ascope(self, run_id: str, inputs: Mapping[str, Any] | None = None, *, wait: bool = False) -> AsyncScope:
+    def ascope(
+        self,
+        run_id: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        wait: bool = False,
+        budgets: Mapping[str, Any] | None = None,
+        critic: Critic | None = None,
+    ) -> AsyncScope:
         """Return an ``async with`` whose body is one life of a run. Arguments and errors as in ``scope``."""
-        return AsyncScope(Runner(self._around, self._heartbeat), self._scope_job(run_id, inputs, wait))
+        job = self._scope_job(run_id, inputs, budgets)
+        return AsyncScope(Runner(self._around, self._heartbeat), replace(job, waits=wait, critic=critic))
 
-    def _scope_job(self, run_id: str, inputs: Mapping[str, Any] | None, wait: bool) -> Job:
-        spec = RunSpec(name=run_id, agent=SCOPE_AGENT, inputs=dict(inputs or {}))
+    def _scope_job(self, run_id: str, inputs: Mapping[str, Any] | None, budgets: Mapping[str, Any] | None) -> Job:
+        allowed = checked_budgets(budgets) if budgets else {}
+        spec = RunSpec(name=run_id, agent=SCOPE_AGENT, inputs=dict(inputs or {}), budgets=allowed)
         row = self._row(self._accept(spec, run_id, None))
         policy = self._policy_of(row, ())
-        return Job(run_id, spec_of(row), _no_agent, self._registry.copy(), waits=wait, reopen=True, policy=policy)
+        return Job(run_id, spec_of(row), _no_agent, self._registry.copy(), waits=False, reopen=True, policy=policy)
 
     def _prepare(
         self,

@@ -155,8 +155,9 @@ def test_another_specification_is_refused_plainly(tmp_path: Path, text: str) -> 
     script.run()
     Script(tmp_path, text.replace('"to": "ann"', '"to": "zoe"'))
     refused = script.run()
-    assert refused.returncode == 1
-    assert "SpecMismatch" in refused.stderr
+    assert refused.returncode == 2
+    assert "error[PERDURE-130]: run week exists with another specification" in refused.stderr
+    assert "Traceback" not in refused.stderr
     assert "next: give it what is stored, or another id for a new run" in refused.stderr
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from perdure.config.job import JobFile
 from perdure.model.errors import SpecError
 
-__all__ = ["JobFile", "job_from_target", "load_job", "open_job"]
+__all__ = ["JobFile", "checked_budgets", "job_from_target", "load_job", "open_job"]
 
 
 def load_job(path: Path) -> JobFile:
@@ -53,3 +55,14 @@ def job_from_target(text: str) -> JobFile:
     if "\0" in head or not path.is_file():
         raise SpecError([f"{head}: no such file"])
     return JobFile(name=path.stem, agent_kind="python", agent_target=f"{path.name}:{function}", path=path)
+
+
+def checked_budgets(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return budgets that stand in no file, as a job file would have them.
+
+    Raises:
+        SpecError: what is wrong with them, all of it.
+    """
+    from perdure.config.job_schema import budgets_of  # pydantic: only where there are any
+
+    return budgets_of(given)

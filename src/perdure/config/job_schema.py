@@ -8,7 +8,16 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from perdure.config.checked import Edge, NonEmpty, as_list, as_mapping, check, unknown_key
 from perdure.config.job import JobFile
@@ -225,6 +234,19 @@ def read_job(path: Path) -> JobFile:
         stop_conditions=stops,
         **sections,
     )
+
+
+def budgets_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return budgets that stand in no file, as a job file would have them.
+
+    Raises:
+        SpecError: what is wrong with them, all of it.
+    """
+    try:
+        return BudgetsModel.model_validate(dict(given)).model_dump(exclude_unset=True)
+    except ValidationError as wrong:
+        said = [f"budgets.{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in wrong.errors()]
+        raise SpecError(said) from None
 
 
 def _refused(problems: Iterable[Problem]) -> SpecError:

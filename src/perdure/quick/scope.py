@@ -12,6 +12,7 @@ from perdure.model.errors import PerdureError, RunSuspended, ScopeLeft
 from perdure.model.run import RunStatus
 from perdure.quick import lines_of, open, say, speak
 from perdure.runtime.faces import AsyncRun, Run
+from perdure.runtime.phases import Critic
 from perdure.runtime.scope import AsyncScope, NotEntered
 
 
@@ -25,6 +26,8 @@ class run_scope:
         run_id: names the run.
         inputs: what ``run.inputs`` returns.
         wait: stay and wait for people's answers.
+        budgets: what the run may use, with the keys of a job file; a grant lets it use more.
+        critic: is shown each phase that has ended, as with ``perdure.on_phase_end``.
         options: those of ``perdure.open``.
 
     Raises:
@@ -33,11 +36,18 @@ class run_scope:
     """
 
     def __init__(
-        self, run_id: str, inputs: Mapping[str, Any] | None = None, *, wait: bool = False, **options: Any
+        self,
+        run_id: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        wait: bool = False,
+        budgets: Mapping[str, Any] | None = None,
+        critic: Critic | None = None,
+        **options: Any,
     ) -> None:
         self._run_id = run_id
         self._inputs = inputs
-        self._wait = wait
+        self._how: dict[str, Any] = {"wait": wait, "budgets": budgets, "critic": critic}
         self._options = options
         self._stack = ExitStack()
         self._engine: Engine | None = None
@@ -47,7 +57,7 @@ class run_scope:
     def __enter__(self) -> Run:
         engine = self._open()
         try:
-            self._scope = engine.scope(self._run_id, self._inputs, wait=self._wait)
+            self._scope = engine.scope(self._run_id, self._inputs, **self._how)
             return self._scope.__enter__()
         except BaseException as problem:
             raise self._close(problem) from None
@@ -65,7 +75,7 @@ class run_scope:
     async def __aenter__(self) -> AsyncRun:
         engine = self._open()
         try:
-            self._async_scope = engine.ascope(self._run_id, self._inputs, wait=self._wait)
+            self._async_scope = engine.ascope(self._run_id, self._inputs, **self._how)
             return await self._async_scope.__aenter__()
         except BaseException as problem:
             raise self._close(problem) from None

@@ -142,6 +142,8 @@ def resume_command(row: RunRow, flags: str) -> str:
         return f"engine.resume({row.run_id!r}, main=...)   # the same id again counts as one more crash"
     if row.job_path is None and row.status is RunStatus.FAILED and not row.is_scope:
         return f"engine.resume({row.run_id!r}, main=...)   # the same id again returns what is stored of a failed run"
+    if row.is_scope:
+        return f"start the script again that has run_scope({row.run_id!r})"
     if row.job_path is None:
         return f"start your program again with run_id={row.run_id!r}   # its main cannot be loaded from outside"
     return f"perdure resume {shlex.quote(row.run_id)}{spaced(flags)}"

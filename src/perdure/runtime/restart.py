@@ -33,6 +33,9 @@ def restart_text(row: RunRow, reach: Reach, folder: str | None) -> str:
     if row.status.ended and row.status != "failed":
         head = f"# Run {row.run_id} has ended ({row.status}). The last line shows it."
         last = reach.program(f"runs show {quoted}")
+    elif row.is_scope:
+        text = f"start the script again that has run_scope({row.run_id!r})"
+        head, last = f"# Run {row.run_id} is the body of a run_scope.", f"echo {shlex.quote(text)} >&2; false"
     elif row.job_path is None:
         text = f"start your program again with run_id={row.run_id!r}: its main cannot be loaded from outside"
         head, last = f"# Run {row.run_id} was started by a program of yours.", f"echo {shlex.quote(text)} >&2; false"
