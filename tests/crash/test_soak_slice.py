@@ -17,7 +17,7 @@ from tests.soak.sections import Limits, Walk, answers, depth2, once, randomly, s
 from tests.soak.stand import Stand
 
 SIDE_BY_SIDE = min(2, os.cpu_count() or 1)
-RANDOM_SCHEDULES = 60
+RANDOM_SCHEDULES = 36
 AT = {"fdatasync": (2, 5, 9, 14), "pwrite64": (2, 9, 14), "sendto": (2, 5)}
 SYSCALLS = [f"strace:reference:{call}:{number}" for call, numbers in AT.items() for number in numbers]
 SYSCALLS = [*SYSCALLS, "strace:reference:fdatasync:2:second"]

@@ -214,7 +214,7 @@ POINTS = st.integers(1, 90)
 
 @pytest.mark.timeout(120 + 5 * MORE)
 @settings(
-    max_examples=MORE or 50,
+    max_examples=MORE or 30,
     deadline=None,
     database=None,
     derandomize=not MORE,
@@ -264,7 +264,7 @@ def loops(draw: st.DrawFn) -> Case:
 
 @pytest.mark.timeout(120 + 5 * MORE)
 @settings(
-    max_examples=MORE or 30,
+    max_examples=MORE or 16,
     deadline=None,
     database=None,
     derandomize=not MORE,
