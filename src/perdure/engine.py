@@ -41,6 +41,7 @@ from perdure.runtime.retention import Retention
 from perdure.runtime.runner import Job, Runner
 from perdure.runtime.scope import AsyncScope, sync_scope
 from perdure.runtime.secrets import Sources, key_path, ledger_redactor
+from perdure.runtime.telemetry import chooser
 from perdure.runtime.trust import Trust
 from perdure.store.open import open_store
 
@@ -113,6 +114,7 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
             observer=self._exports,
             tuning=tuning or Tuning(),
             sources=Sources(secrets or {}, environ, redactor),
+            spans=chooser(environ, tuning.telemetry if tuning is not None else None),
         )
         self._heartbeat = Heartbeat()
 

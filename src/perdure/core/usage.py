@@ -27,6 +27,15 @@ class Spent:
         return self.tokens > 0 or self.usd_micros > 0
 
 
+@dataclass(frozen=True, slots=True)
+class TokenCounts:
+    """What a model's answer tells of itself: tokens read and written, and which model it was."""
+
+    input: int | None = None
+    output: int | None = None
+    model: str | None = None
+
+
 def checked(tokens: object, usd: object) -> Spent:
     """Return what a program reports.
 
@@ -56,6 +65,19 @@ def read_usage(answer: Any) -> Spent:
         if isinstance(usd, int | float) and not isinstance(usd, bool) and _is_amount(usd):
             return Spent(tokens, in_units(Limit.USD, usd))
     return Spent(tokens)
+
+
+def read_tokens(answer: Any) -> TokenCounts:
+    """Return the tokens that a model's answer says it has read and written, for a trace; ``None`` where it does not."""
+    if not _is_object(answer):
+        return TokenCounts()
+    told, model = answer.get("usage"), answer.get("model")
+    usage: Mapping[str, Any] = told if _is_object(told) else {}
+    read = [usage[name] for name in ("input_tokens", "prompt_tokens") if _count(usage.get(name))]
+    written = [usage[name] for name in ("output_tokens", "completion_tokens") if _count(usage.get(name))]
+    return TokenCounts(
+        read[0] if read else None, written[0] if written else None, model if isinstance(model, str) else None
+    )
 
 
 def _count(value: Any) -> int:

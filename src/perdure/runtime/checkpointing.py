@@ -47,6 +47,8 @@ def write_checkpoint(life: Life, store: SqlStore, step: StepScope, kind: str) ->
     )
     store.runs.point(life.run_id, life.fence, step_id=step.step_id, checkpoint_id=checkpoint_id, now=now)
     life.next_checkpoint_number += 1
+    if life.spans is not None:
+        life.spans.checkpoint(step, checkpoint_id, kind)
     return checkpoint_id
 
 

@@ -165,9 +165,14 @@ class _Current:
 
     def __enter__(self) -> Door:
         self._token = current_run.set(self._door)
+        spans = self._door.life.spans
+        self._entered = spans.enter() if spans is not None else None
         return self._door
 
     def __exit__(self, *_: object) -> None:
+        spans = self._door.life.spans
+        if spans is not None:
+            spans.leave(self._entered)
         current_run.reset(self._token)
 
 

@@ -275,7 +275,13 @@ def _consult(life: Life, row: CallRow, function: ProbeFunction) -> Loop:
         arguments = life.sources.fill(decode((yield Commit(lambda store: store.calls.request(row.call_no)))))
     except SecretUnavailable as problem:
         return Probe.unknown(str(problem))
-    return (yield Consult(function, context_of(life, row, arguments)))
+    question = Consult(function, context_of(life, row, arguments))
+    if life.spans is None:
+        return (yield question)
+    with life.spans.probing(row) as span:
+        answer = yield question
+        life.spans.answered(span, answer)
+    return answer
 
 
 def _unsendable(life: Life, row: CallRow) -> str:

@@ -13,17 +13,13 @@ from perdure.core.codec import decode, shape
 from perdure.core.decide import Next, Step, decide
 from perdure.core.identity import Gate
 from perdure.model.errors import (
-    CallAbandoned,
     CallChallenged,
-    CallDenied,
-    CallError,
-    CallFailed,
     SecretUnavailable,
     StoreError,
 )
 from perdure.model.policy import Decision
 from perdure.model.run import WaitReason
-from perdure.model.toolcall import CHALLENGED, DENIED, INNER_NAMESPACES, CallRow, CallStatus, Repeat
+from perdure.model.toolcall import CHALLENGED, INNER_NAMESPACES, CallRow, CallStatus
 from perdure.runtime import (
     adopting,
     approvals,
@@ -36,6 +32,7 @@ from perdure.runtime import (
     starting,
 )
 from perdure.runtime.actions import Commit, Dispatch, Ended, Invoke, Loop, Outcome, Park, Post, Withdrawn
+from perdure.runtime.delivery import delivered_error, is_told
 from perdure.runtime.doubts import Doubt
 from perdure.runtime.invoke import context_of
 from perdure.runtime.life import Life
@@ -60,6 +57,8 @@ class Gateway:
         if operation.is_withdrawn():
             raise Withdrawn
         begun = yield Commit(lambda store: starting.find_or_mint(life, store, request, operation))
+        if life.spans is not None and begun.row.status.settled and not operation.minted:
+            life.spans.replayed(begun.row)
         doubt = Doubt(request.decision, request.tool)
         row, cause = yield from self._after_start(request, operation, begun)
         while True:
@@ -78,6 +77,16 @@ class Gateway:
                 row, cause = yield from self._advance(row, step, operation, doubt)
 
     def settle(self, row: CallRow, operation: Operation) -> Loop:
+        """Bring one started row of an earlier life to an end, as ``_settle`` says, in a span of its own."""
+        spans = self._life.spans
+        if spans is None:
+            return (yield from self._settle(row, operation))
+        with spans.settling(row) as span:
+            row = yield from self._settle(row, operation)
+            span.facts["perdure.status"] = str(row.status)
+        return row
+
+    def _settle(self, row: CallRow, operation: Operation) -> Loop:
         """Bring one started row of an earlier life to an end before the agent is entered (R3).
 
         The value is the row, in doubt still if only a person can tell. A row that was not done stays prepared: it is
@@ -170,7 +179,7 @@ class Gateway:
         row = begun.row
         if begun.gate is Gate.WAIT:
             yield Park(WaitReason.IN_DOUBT)
-        elif _is_told(request, begun.gate, begun.kin):
+        elif is_told(request, begun.gate, begun.kin):
             return (yield self._tell_model(begun))
         elif begun.gate is Gate.CHALLENGE_SEEN:
             refuses = request.options.on_challenge != "wait"
@@ -215,17 +224,28 @@ class Gateway:
         dispatch = self._dispatch(tool, decision, row, arguments)
         if row.simulated or self._life.simulates(decision):
             dispatch = simulation.stand_in(dispatch, operation)
+        spans = self._life.spans
+        if spans is None:
+            row, outcome = yield from self._send(operation, dispatch, row, decision, request)
+        else:
+            with spans.call(row, decision) as span:
+                row, outcome = yield from self._send(operation, dispatch, row, decision, request)
+                spans.settled(span, row, outcome)
+        if outcome.fatal and outcome.error is not None:
+            self._life.context.free(row)
+            raise outcome.error
+        return row, outcome.error
+
+    def _send(
+        self, operation: Operation, dispatch: Dispatch, row: CallRow, decision: Decision, request: CallRequest | None
+    ) -> Loop:
         try:
             outcome: Outcome = yield Invoke(dispatch)
         except GeneratorExit:
             raise
         except BaseException as error:
             outcome = Outcome(Ended.RAISED, error=error, fatal=True)
-        row = yield from self._record(operation, row, outcome, decision, request)
-        if outcome.fatal and outcome.error is not None:
-            self._life.context.free(row)
-            raise outcome.error
-        return row, outcome.error
+        return (yield from self._record(operation, row, outcome, decision, request)), outcome
 
     def _arguments(self, operation: Operation, row: CallRow, request: CallRequest | None) -> Loop:
         """Return what the tool is called with: declared secrets are looked up now, and nowhere else."""
@@ -328,6 +348,8 @@ class Gateway:
         if adopting.moves(row, request):
             life.ledger.post(lambda store: adopting.move_to_caller(life, store, row, request), life.fail)
         life.replayed += int(request.key.namespace not in INNER_NAMESPACES)
+        if life.spans is not None:
+            life.spans.replayed(row)
         try:
             return True, self._deliver(row, request, None, response)
         finally:
@@ -360,34 +382,3 @@ class Gateway:
         if request.options.on_challenge == "return" and isinstance(error, CallChallenged):
             return error
         raise error from cause
-
-
-def _is_told(request: CallRequest, gate: Gate, against: tuple[CallRow, ...]) -> bool:
-    """Return whether a challenge is the call's result: a model reads it, unless a person must be asked.
-
-    A rule may want that, and so does an effect of a run this one was forked from that is in doubt there: a model could
-    only guess.
-    """
-    asks_person = gate is Gate.CHALLENGE_SEEN and request.decision.repeat is Repeat.ASK
-    unknown = any(row.status in (CallStatus.RUNNING, CallStatus.IN_DOUBT) for row in against)
-    return request.reader is not None and not asks_person and not unknown
-
-
-def delivered_error(row: CallRow) -> CallError:
-    """Return the error that a call which is settled, but did not succeed, raises in every life."""
-    detail = row.error_detail or str(row.status)
-    kind: Callable[..., CallError] = CallFailed
-    if row.status is CallStatus.ABANDONED:
-        kind, detail = CallAbandoned, "a person decided to go on without knowing whether it happened"
-    elif row.error_code == DENIED:
-        kind = CallDenied
-    elif row.error_code == CHALLENGED:
-        kind = CallChallenged
-    elif row.status is CallStatus.CANCELLED:
-        kind, detail = CallDenied, "it was withdrawn"
-    return kind(
-        f"{row.tool_name}: {detail}",
-        tool_call_id=row.tool_call_id,
-        tool_name=row.tool_name,
-        error_type=row.error_code,
-    )

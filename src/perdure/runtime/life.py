@@ -21,6 +21,7 @@ from perdure.model.policy import Decision, Policy
 from perdure.model.run import Owner, RunRow
 from perdure.model.toolcall import CallRow
 from perdure.ports.clock import Clock
+from perdure.ports.spans import SpanSink
 from perdure.ports.tool import StandIns
 from perdure.runtime.account import LifeAccount
 from perdure.runtime.context import Context
@@ -34,6 +35,7 @@ from perdure.runtime.lineage import Lineage
 from perdure.runtime.operations import Operations
 from perdure.runtime.registry import AnyTool, Registry
 from perdure.runtime.secrets import Sources, said
+from perdure.runtime.spans import LifeSpans
 from perdure.runtime.stopping import Stopping
 from perdure.store.runs import LifeCounts, StepRow
 
@@ -53,6 +55,8 @@ class Tuning:
             tried to be kept as evidence, before a person is given the line to type.
         strict_receipts: wait for each receipt's own commit instead of letting the next one carry it.
         stand_ins: called in place of tools and probes, where a job is only tried out.
+        telemetry: whether OpenTelemetry is told of spans, or a sink of one's own for them; when left out,
+            ``PERDURE_OTEL`` decides, and else whether the program has configured a provider of tracers.
     """
 
     quiet_seconds: float = 1.0
@@ -64,6 +68,7 @@ class Tuning:
     late_receipt_seconds: float = LEASE_SECONDS
     strict_receipts: bool = False
     stand_ins: StandIns | None = None
+    telemetry: SpanSink | bool | None = None
 
 
 class Observer(Protocol):
@@ -98,6 +103,7 @@ class Surroundings:
     observer: Observer
     tuning: Tuning = field(default_factory=Tuning)
     sources: Sources = field(default_factory=lambda: Sources({}, {}, Redactor()))
+    spans: Callable[[], SpanSink | None] = lambda: None
     random_unit: Callable[[], float] = random.random
     new_token: Callable[[], str] = lambda: _base32(10)
 
@@ -175,6 +181,7 @@ class Life(_Rows):
         self.conversations = Conversations(self.context)
         self.operations = Operations(around.clock.monotonic)
         self.account = LifeAccount()
+        self.spans: LifeSpans | None = None
         self.root = StepScope(f"{run.run_id}.s0", "main", "run", 0)
         self.next_call_number = 1
         self.next_checkpoint_number = 1

@@ -23,6 +23,7 @@ from perdure.runtime.life import Life, Surroundings
 from perdure.runtime.lineage import Lineage
 from perdure.runtime.phases import review
 from perdure.runtime.registry import Registry
+from perdure.runtime.spans import begin_spans
 from perdure.runtime.steps import steps_by_name
 from perdure.runtime.stopping import Doing, Stopping, listening
 from perdure.store.modes import refuse_workspace_link
@@ -74,6 +75,7 @@ class Runner:
         around = replace(around, policy=job.policy)
         life = Life(around, row, job.spec, job.registry, fence=fence, waits=job.waits, is_async=is_async)
         life.critic = job.critic
+        life.spans = begin_spans(life)
         around.ledger.run(lambda store: _load(life, store))
         refuse_workspace_link(life.workspace)
         if life.lineage.ancestors:
@@ -195,8 +197,10 @@ class Runner:
         return Ending(suspended=True)
 
     def forget(self, life: Life) -> None:
-        """Stop renewing the lease of a life that has ended."""
+        """Stop renewing the lease of a life that has ended, and end its span."""
         self._heartbeat.remove(life)
+        if life.spans is not None:
+            life.spans.over(life)
 
     def interrupt(self, life: Life) -> None:
         """Leave a run that a signal stopped: what was sent and not answered is in doubt, and anybody may resume."""
@@ -238,6 +242,8 @@ def started_rows(store: SqlStore, life: Life) -> list[CallRow]:
 
 
 def _load(life: Life, store: SqlStore) -> None:
+    if life.spans is not None and life.spans.traceparent is not None:
+        store.origins.set_traceparent(life.run_id, life.fence, life.spans.traceparent)
     life.origin = store.origins.get(life.run_id)
     if life.origin.parent_run_id is not None:
         life.lineage = Lineage(life.run_id, tuple(store.origins.ancestors(life.run_id)))

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from contextlib import contextmanager
-from contextvars import Token
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from perdure.model.errors import RunSuspended
-from perdure.ports.tool import RunPort, current_run
 from perdure.runtime.ending import Ending
 from perdure.runtime.faces import AsyncRun, Run
 from perdure.runtime.frame import Branch, current_branch
@@ -73,7 +71,7 @@ class AsyncScope:
         self._error: Exception | None = None
         self._cancels = 0
         self._left = False
-        self._tokens: tuple[Token[RunPort | None], Token[Branch | None]] | None = None
+        self._here = ExitStack()
 
     async def __aenter__(self) -> AsyncRun:
         from perdure.runtime.async_runner import run_async
@@ -89,7 +87,9 @@ class AsyncScope:
             self._life.result()  # whatever kept it from entering
             raise NotEntered
         run = self._entered.result()
-        self._tokens = current_run.set(run.door), current_branch.set(Branch())
+        branch = current_branch.set(Branch())
+        self._here.callback(current_branch.reset, branch)
+        self._here.enter_context(run.door.here())
         return run
 
     async def _main(self, run: AsyncRun) -> None:
@@ -110,9 +110,7 @@ class AsyncScope:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if self._tokens is not None:
-            current_branch.reset(self._tokens[1])
-            current_run.reset(self._tokens[0])
+        self._here.close()
         life = self._life
         if life is None or self._body is None:
             return False

@@ -15,6 +15,7 @@ from perdure.runtime.door import Door
 from perdure.runtime.frame import StepScope, current_step, frame_here
 from perdure.runtime.life import Life
 from perdure.runtime.phases import Period, Phases, review, review_async
+from perdure.runtime.spans import OpenSpan
 from perdure.store.runs import StepRow
 from perdure.store.sql_store import SqlStore
 
@@ -32,6 +33,7 @@ class Step:
         self._scope: StepScope | None = None
         self._known: StepRow | None = None
         self._token: Token[StepScope | None] | None = None
+        self._span: OpenSpan | None = None
 
     def __enter__(self) -> StepScope:
         self._look_up()
@@ -101,6 +103,8 @@ class Step:
         if self._outermost:
             self._phases.enter(scope)
         self._token = current_step.set(scope)
+        if life.spans is not None:
+            self._span = life.spans.step(scope)
         return scope
 
     def __exit__(
@@ -109,7 +113,14 @@ class Step:
         life, scope = self._life, self._scope
         if scope is None or self._token is None:
             return
-        current_step.reset(self._token)
+        try:
+            self._end(life, scope, self._token, error)
+        finally:
+            if life.spans is not None and self._span is not None:
+                life.spans.step_over(scope, self._span, error)
+
+    def _end(self, life: Life, scope: StepScope, token: Token[StepScope | None], error: BaseException | None) -> None:
+        current_step.reset(token)
         if self._outermost:
             self._phases.exit()
         if isinstance(error, KeyboardInterrupt | SystemExit):

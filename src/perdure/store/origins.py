@@ -106,6 +106,15 @@ class OriginRows:
         )
         return [call_of_row(row) for row in rows]
 
+    def set_traceparent(self, run_id: str, fence: int, traceparent: str) -> None:
+        """Record where a life stands in its trace, for the life after it."""
+        self._do.write_one("set_traceparent", run_id=run_id, fence=fence, traceparent=traceparent)
+
+    def traceparent_before(self, run_id: str, fence: int) -> str | None:
+        """Return where the newest traced life before the one that holds ``fence`` stood in its trace."""
+        row = self._do.one("traceparent_before", run_id=run_id, fence=fence)
+        return row[0] if row else None
+
     def counts(self, run_id: str) -> tuple[int, int]:
         """Return how many tool calls a run has inherited and how many it has simulated."""
         inherited = self._do.value("count_inherited", run_id=run_id)

@@ -86,6 +86,13 @@ UPDATE run_attempts SET ended_at = :now, how = :how, replayed = :replayed, settl
   challenged = :challenged, unmet = :unmet, unmet_json = :unmet_json
 WHERE run_id = :run_id AND fence = :fence AND ended_at IS NULL
 
+-- name: set_traceparent
+UPDATE run_attempts SET traceparent = :traceparent WHERE run_id = :run_id AND fence = :fence
+
+-- name: traceparent_before
+SELECT traceparent FROM run_attempts
+WHERE run_id = :run_id AND fence < :fence AND traceparent IS NOT NULL ORDER BY attempt DESC LIMIT 1
+
 -- name: get_attempt
 SELECT {life}
 FROM run_attempts WHERE run_id = :run_id AND fence = :fence
