@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.evidence.requirement import Requirement
 
 WATCH = "integration/test_watch.py"
+SPANS = "integration/test_telemetry.py"
 LISTS = "integration/test_lists.py"
 TERMINAL = "acceptance/test_watch_terminal.py"
 
@@ -16,9 +17,7 @@ REQUIREMENTS = (
     Requirement("R064", "Ids reach local tools as arguments", "a tool that asks for `call` is told run, step, call and attempt; one that does not has the same key",
         ("acceptance/test_requirements_base.py::test_ids_reach_a_tool_as_an_argument_and_are_no_part_of_its_key",)),
     Requirement("R063", "Run, step and call ids in the trace", "every span has the ids of its run, its step and its call, under the names of the GenAI conventions too",
-        ("integration/test_trace_file.py::test_lives_steps_and_calls_are_spans_with_their_ids_and_without_what_was_said",),
-        missing="there is no OpenTelemetry exporter yet: the spans stand in `trace.json`"),
-    Requirement("R123", "Spans of lives, steps, tools, checkpoints and settling", "all lives of a run stand in one file, joined by the run's id",
-        ("integration/test_trace_file.py::test_lives_steps_and_calls_are_spans_with_their_ids_and_without_what_was_said",),
-        missing="one file instead of several trace ids; a replayed call has no span of its own"),
+        (f"{SPANS}::test_a_life_its_steps_and_its_calls_are_spans_with_their_ids_and_without_what_was_said", f"{SPANS}::test_what_a_tool_traces_itself_belongs_to_its_call_and_what_main_traces_stands_between", "integration/test_trace_file.py::test_lives_steps_and_calls_are_spans_with_their_ids_and_without_what_was_said")),
+    Requirement("R123", "Spans of lives, steps, tools, checkpoints and settling", "each life is a trace, joined by the run's id and a link to the life before; what was replayed, settled and asked has spans; one file has all lives",
+        (f"{SPANS}::test_a_second_life_is_a_trace_of_its_own_linked_to_the_first_and_tells_what_it_replayed", f"{SPANS}::test_settling_what_a_life_left_in_doubt_and_asking_its_probe_are_spans", f"{SPANS}::test_a_killed_life_and_its_resume_arrive_at_a_collector_as_two_traces_joined_by_the_run", "integration/test_trace_file.py::test_lives_steps_and_calls_are_spans_with_their_ids_and_without_what_was_said")),
 )  # fmt: skip

@@ -169,19 +169,24 @@ def test_a_watcher_sees_what_a_run_is_doing_without_disturbing_it(tmp_path: Path
     assert last[-1].facts["status"] == "succeeded"
 
 
-def test_budgets_are_shown_against_what_was_used(tmp_path: Path) -> None:
+def test_budgets_are_shown_against_what_was_used_with_what_was_granted(tmp_path: Path) -> None:
     job = tmp_path / "b.job.yaml"
     (tmp_path / "b.py").write_text(
-        "from perdure import tool\n@tool(side_effect_class='local')\ndef f(): return 1\ndef main(run):\n    f()\n"
+        "from perdure import tool\n@tool(side_effect_class='local')\ndef f(n): return n\ndef main(run):\n    f(1), f(2)\n"
     )
-    job.write_text("name: b\nagent: {python: 'b:main'}\nbudgets: {max_tool_calls: 4, max_wallclock_minutes: 90}\n")
+    job.write_text("name: b\nagent: {python: 'b:main'}\nbudgets: {max_tool_calls: 1, max_wallclock_minutes: 90}\n")
     with open_engine(tmp_path) as engine:
-        engine.run(str(job), run_id="r1")
+        assert engine.run(str(job), run_id="r1").reason == "budget"
         with engine.watcher("r1") as watcher:
             watcher.look()
             bars = {bar.unit: (bar.used, bar.limit) for bar in watcher.progress().bars}
-    assert bars["calls"] == (1, 4)
-    assert bars["minutes"][1] == 90
+            engine.grant("r1", {"calls": 2, "minutes": 1.5})
+            granted = {bar.unit: (bar.used, bar.limit) for bar in watcher.progress().bars}
+        budgets = {item["limit"]: item for item in engine.details("r1")["budgets"]}
+    assert (bars["calls"], bars["minutes"][1]) == ((1, 1), 90)
+    assert (granted["calls"], granted["minutes"][1]) == ((1, 3), 91.5)
+    assert budgets["calls"] == {"limit": "calls", "key": "max_tool_calls", "used": 1, "allowed": 3}
+    assert (budgets["minutes"]["allowed"], budgets["minutes"]["used"] < 1) == (91.5, True)
 
 
 @pytest.mark.parametrize("text", ["", "1.", "2.e30", "1.!!!", "nonsense", "1.W10", "1.eyJhIjoxfQ"])

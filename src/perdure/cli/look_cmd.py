@@ -166,12 +166,21 @@ def _details(output: Output, details: Mapping[str, Any]) -> Iterable[str]:
     )
     if any(value for _, value in said):
         yield "\n" + fields(said)
+    budgets = [
+        (item["limit"], _amount(item["used"]), _amount(item["allowed"]), item["key"]) for item in details["budgets"]
+    ]
+    if budgets:
+        yield "\n" + output.table(("BUDGET", "USED", "ALLOWED", "LIMIT"), budgets)
     reviews = [(item["phase"], item["verdict"], item["text"]) for item in details["reviews"]]
     if reviews:
         yield "\n" + output.table(("PHASE", "CRITIC", "SAID"), reviews)
     files = [(file["path"], file["size_bytes"], file["sha256"]) for file in details["artifacts"]]
     if files:
         yield "\n" + output.table(("FILE", "BYTES", "SHA256"), files)
+
+
+def _amount(value: float | int) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
 def _said(step: Mapping[str, Any]) -> str | None:

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from perdure.core.budget import KEYS, Allowance, Limit, allowance, as_given
-from perdure.runtime import granting, limits
-from perdure.runtime.accept import spec_of
+from perdure.runtime import granting
 from perdure.runtime.desk import Desk
+from perdure.runtime.standings import Standing, standings
 from perdure.runtime.verdicts import person
 from perdure.store.budgets import Grant
-from perdure.store.sql_store import SqlStore
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How one budget of a run stands; amounts are in minutes, US dollars or counts.
-
-    ``allowed`` is what the job says and what was granted since.
-    """
-
-    limit: str
-    key: str
-    used: float | int
-    allowed: float | int
 
 
 class BudgetDesk(Desk):
@@ -54,16 +38,3 @@ class BudgetDesk(Desk):
         """Return what was granted to a run, oldest first."""
         chosen = self.find_run(run_id)
         return self._ledger.read(lambda store: store.budgets.grants(chosen))
-
-
-def standings(store: SqlStore, run_id: str) -> list[Standing]:
-    """Return how the budgets of a run stand."""
-    run = store.runs.get(run_id)
-    budgets: Mapping[str, object] = (spec_of(run).get("budgets") or {}) if run is not None else {}
-    allowed: Allowance = allowance(budgets).plus(store.budgets.granted(run_id))
-    usage = limits.usage_of(store, run_id)
-    return [
-        Standing(str(limit), KEYS[limit], as_given(limit, usage.of(limit)), as_given(limit, allowed.amounts[limit]))
-        for limit in Limit
-        if limit in allowed.amounts
-    ]

@@ -171,7 +171,7 @@ class Desk(Window, ABC):
         return self._ledger.read(look)
 
     def details(self, run_id: str) -> dict[str, Any]:
-        """Return a run with its lives, steps and artifacts."""
+        """Return a run with its lives, steps, artifacts and budgets."""
         chosen = self.find_run(run_id)
         return self._ledger.read(lambda store: report.details(store, chosen))
 

@@ -13,6 +13,7 @@ from perdure.model.run import Outcome, RunRow, RunStatus, Waiting, WaitReason
 from perdure.model.toolcall import TIMER_NAMESPACE
 from perdure.ports.store import Row
 from perdure.runtime.lease import Liveness, liveness
+from perdure.runtime.standings import standings, standings_document
 from perdure.runtime.waiting import spaced, waiting, waiting_document
 from perdure.store.listing import CallFilter
 from perdure.store.runs import owner_from_text
@@ -263,13 +264,14 @@ def _edited(evidence: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def details(store: SqlStore, run_id: str) -> dict[str, Any]:
-    """Return the lives, steps, checkpoints, artifacts and forks of a run, and what its provider's session is."""
+    """Return the lives, steps, checkpoints, artifacts, budgets and forks of a run, and its provider's session."""
     origin = store.origins.get(run_id)
     return {
         "provider_session_id": origin.provider_session_id,
         "provider_session_forked_from": origin.provider_session_forked_from,
         "last_job_prompt": origin.last_job_prompt,
         "forks": store.origins.forks(run_id),
+        "budgets": standings_document(standings(store, run_id)),
         "checkpoints": [
             {
                 "checkpoint_id": item.checkpoint_id,

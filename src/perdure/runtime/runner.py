@@ -20,10 +20,10 @@ from perdure.runtime.fork_files import bring_files
 from perdure.runtime.frame import Frame
 from perdure.runtime.heartbeat import Heartbeat
 from perdure.runtime.life import Life, Surroundings
+from perdure.runtime.life_span import begin_spans, end_spans, keep_place
 from perdure.runtime.lineage import Lineage
 from perdure.runtime.phases import review
 from perdure.runtime.registry import Registry
-from perdure.runtime.spans import begin_spans
 from perdure.runtime.steps import steps_by_name
 from perdure.runtime.stopping import Doing, Stopping, listening
 from perdure.store.modes import refuse_workspace_link
@@ -199,8 +199,7 @@ class Runner:
     def forget(self, life: Life) -> None:
         """Stop renewing the lease of a life that has ended, and end its span."""
         self._heartbeat.remove(life)
-        if life.spans is not None:
-            life.spans.over(life)
+        end_spans(life)
 
     def interrupt(self, life: Life) -> None:
         """Leave a run that a signal stopped: what was sent and not answered is in doubt, and anybody may resume."""
@@ -242,8 +241,7 @@ def started_rows(store: SqlStore, life: Life) -> list[CallRow]:
 
 
 def _load(life: Life, store: SqlStore) -> None:
-    if life.spans is not None and life.spans.traceparent is not None:
-        store.origins.set_traceparent(life.run_id, life.fence, life.spans.traceparent)
+    keep_place(life, store)
     life.origin = store.origins.get(life.run_id)
     if life.origin.parent_run_id is not None:
         life.lineage = Lineage(life.run_id, tuple(store.origins.ancestors(life.run_id)))

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from perdure.core.usage import read_tokens
-from perdure.model.errors import RunSuspended, StoreError
+from perdure.model.errors import RunSuspended
 from perdure.model.toolcall import INNER_NAMESPACES, MODEL_NAMESPACE, CallRow
 from perdure.ports.spans import SpanSink
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from perdure.ports.tool import Probe
     from perdure.runtime.actions import Outcome
     from perdure.runtime.frame import StepScope
-    from perdure.runtime.life import Life
 
 _LOG = logging.getLogger("perdure")
 T = TypeVar("T")
@@ -55,17 +54,18 @@ class LifeSpans:
 
     Args:
         sink: takes them.
+        run_id, name: the run and what it is called.
+        attempt: which life it is.
         before: the ``traceparent`` of the life before this one, if it had one.
     """
 
-    def __init__(self, sink: SpanSink, life: Life, before: str | None) -> None:
+    def __init__(self, sink: SpanSink, run_id: str, name: str, attempt: int, before: str | None) -> None:
         self._sink = sink
         self._works = True
-        self._run_id = life.run_id
+        self._run_id = run_id
         self._steps: dict[str, Any] = {}
-        run = life.run
-        facts = self._ids({OPERATION: "invoke_workflow", WORKFLOW: run.name, "perdure.attempt": run.attempt + 1})
-        self._life = self._try(lambda: sink.begin(f"invoke_workflow {run.name}", facts, None, before))
+        facts = self._ids({OPERATION: "invoke_workflow", WORKFLOW: name, "perdure.attempt": attempt})
+        self._life = self._try(lambda: sink.begin(f"invoke_workflow {name}", facts, None, before))
         self.traceparent = self._try(lambda: sink.place(self._life))
 
     def _ids(self, facts: Told) -> Told:
@@ -190,50 +190,13 @@ class LifeSpans:
 
     # --- the end -------------------------------------------------------------------------------------------------
 
-    def over(self, life: Life) -> None:
-        """End the life's span, with where it leaves the run."""
-        facts: Told = {
-            "perdure.replayed_calls": life.replayed,
-            "perdure.settled_calls": life.settled,
-            "perdure.challenged_calls": life.challenged,
-        }
-        error = None
-        if life.failure is None:
-            found = self._try(lambda: _standing(life))
-            facts.update(found[0] if found else {})
-            error = found[1] if found else None
-        else:
-            error = kind_of(life.failure)
+    def over(self, facts: Told, error: str | None) -> None:
+        """End the life's span."""
         if self._works:
             self._try(lambda: self._sink.end(self._life, facts, error))
         elif self._life is not None:
             with suppress(Exception):  # of a sink that was dropped: it has been said, and this frees what it holds
                 self._sink.end(self._life, facts, error)
-
-
-def begin_spans(life: Life) -> LifeSpans | None:
-    """Return the spans of a life that begins, or ``None`` where nobody wants them."""
-    sink = life.around.spans()
-    if sink is None:
-        return None
-    before = life.ledger.read(lambda store: store.origins.traceparent_before(life.run_id, life.fence))
-    return LifeSpans(sink, life, before)
-
-
-def _standing(life: Life) -> tuple[Told, str | None]:
-    """Return how the life ended and where its run stands."""
-    try:
-        run, row = life.ledger.read(
-            lambda store: (store.runs.get(life.run_id), store.runs.life(life.run_id, life.fence))
-        )
-    except StoreError as problem:
-        return {}, kind_of(problem)
-    if run is None or row is None:
-        return {}, None
-    facts: Told = {"perdure.status": str(run.status), "perdure.how": row.how or ""}
-    if run.reason:
-        facts["perdure.reason"] = run.reason
-    return facts, run.error_code
 
 
 def call_name(row: CallRow) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from perdure.core.budget import Limit
 from perdure.model.errors import NotFound
 from perdure.model.run import Outcome, RunRow, RunStatus, Waiting
 from perdure.model.toolcall import INNER_NAMESPACES
@@ -16,6 +17,7 @@ from perdure.runtime import report
 from perdure.runtime.changes import Change, changes, last_call, marked_now, owner_gone, run_facts
 from perdure.runtime.cursor import seen_from
 from perdure.runtime.lease import LEASE_SECONDS
+from perdure.runtime.standings import Standing, standings
 from perdure.runtime.waiting import waiting
 from perdure.store.sql_store import SqlStore
 
@@ -204,14 +206,11 @@ class Watcher:
             active_seconds=active,
             total_seconds=max(0.0, seconds_between(run["created_at"], run["updated_at"] if ended else now)),
             calls=self._counts,
-            bars=_bars(run, active, sum(self._counts.values()), self._steps()),
+            bars=_bars(standings(self._store, self.run_id), active - float(run["active_seconds"])),
             waits=tuple(waits),
             resume_command=report.resume_command(row, self._flags) if row is not None else "",
             error=f"{run['error_code']}: {run['error_detail']}" if run["error_code"] else None,
         )
-
-    def _steps(self) -> int:
-        return self._seen.steps  # the root step, number 0, is the run itself
 
     def _call(self, now: str) -> dict[str, Any] | None:
         found = next(reversed(self._memory.open_calls.values()), None) or self._memory.last
@@ -228,11 +227,10 @@ def _active_seconds(run: dict[str, Any], now: str, *, alive: bool) -> float:
     return charged + min(LEASE_SECONDS, max(0.0, seconds_between(after(run["lease_expires_at"], -LEASE_SECONDS), now)))
 
 
-def _bars(run: dict[str, Any], active_seconds: float, calls: int, steps: int) -> tuple[Bar, ...]:
-    budgets: dict[str, Any] = json.loads(run["run_spec_json"]).get("budgets") or {}
-    used = (("minutes", "max_wallclock_minutes", active_seconds / 60), ("calls", "max_tool_calls", float(calls)))
-    asked = (*used, ("steps", "max_steps", float(max(0, steps))))
-    return tuple(Bar(unit, count, float(budgets[name])) for unit, name, count in asked if budgets.get(name))
+def _bars(found: list[Standing], uncharged_seconds: float) -> tuple[Bar, ...]:
+    """Return a bar for each budget of a run, with the time that its life has worked since it was charged last."""
+    spent = {Limit.MINUTES: uncharged_seconds / 60}
+    return tuple(Bar(it.limit, it.used + spent.get(Limit(it.limit), 0.0), float(it.allowed)) for it in found)
 
 
 def follow(watcher: Watcher, clock: Clock, *, until: str, poll_seconds: float) -> Iterator[Change]:
