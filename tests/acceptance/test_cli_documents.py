@@ -55,7 +55,7 @@ def test_a_run_is_shown_with_the_keys_of_the_contract(desk: Desk) -> None:
 def test_calls_are_listed_with_the_keys_of_the_contract(desk: Desk) -> None:
     document = desk.type("calls", "ls", "-o", "json").document
     assert document["schema"] == "perdure.calls/v1"
-    assert [set(call) for call in document["calls"]] == [CALL_KEYS, CALL_KEYS]
+    assert [set(call) for call in document["calls"]] == [CALL_KEYS | {"simulated", "inherited_from"}] * 2
     assert [call["tool_call_id"] for call in document["calls"]] == ["done.2", "doubt.2"]
     inner = desk.type("calls", "ls", "done", "--inner", "-o", "jsonl").out.splitlines()
     assert [json.loads(line)["tool_name"] for line in inner] == ["draft", "send_mail"]
