@@ -15,6 +15,7 @@ from perdure import Annotate, LeaseHeld, SpecError, SpecMismatch, VerdictRefused
 from perdure.model.errors import BodyPruned
 from perdure.model.run import RunStatus
 from perdure.testing import FakeClock
+from tests.integration.canaries import canaries
 from tests.integration.engine_support import FAST, Crash, Outside, mailer, open_engine
 from tests.integration.job_support import Job
 from tests.integration.test_phases import agent, reviewed
@@ -377,3 +378,28 @@ def test_a_script_whose_run_is_cancelled_leaves_its_body_at_the_next_call(
             asyncio.run(ascript()) if form == "async" else script()
         left.append(ended.value.code)
     assert (left, outside.sent) == ([11, 11], ["a:"])
+
+
+# --- a ledger whose key is gone -------------------------------------------------------------------------------------
+
+
+def test_everything_for_people_is_told_without_the_key_of_the_secrets(tmp_path: Path, outside: Outside) -> None:
+    token = canaries()[0]
+    send = mailer(outside, approval="always")
+
+    def main(_run: Any) -> str:
+        return str(send("ann", token.text))
+
+    with open_engine(tmp_path, redaction="strict") as engine:
+        engine.run(main, run_id="r1")
+    (tmp_path / "state" / "redaction.key").unlink()
+    with open_engine(tmp_path, tools=[send], redaction="strict") as engine:
+        (item,) = engine.outcome("r1").waiting_for
+        assert item.arguments is not None and item.arguments["to"] == "ann"
+        assert [found.id for _, found in engine.inbox()] == [item.id]
+        told = [str(engine.call("r1.1")), str(engine.details("r1")), str(engine.forecast("r1")), str(item)]
+        engine.export("r1")
+        engine.cancel("r1", actor="ann")
+        told.append(str(engine.completion("r1")))
+    assert [text for text in told if token.value in text] == []
+    assert outside.sent == []

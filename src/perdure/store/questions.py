@@ -63,7 +63,11 @@ NOTICE_KIND = "question"
 
 
 class QuestionRows:
-    """The ``approvals`` table."""
+    """The ``approvals`` table.
+
+    Questions are read as people see them, with marks where secrets were, so that looking needs no key; only one that is
+    answered is read exactly.
+    """
 
     def __init__(self, statements: Statements, changes: Changes) -> None:
         self._do = statements
@@ -106,16 +110,16 @@ class QuestionRows:
 
     def open_of_call(self, tool_call_id: str) -> Question | None:
         """Return the open question about a call."""
-        row = self._do.one("open_approval_of_call", tool_call_id=tool_call_id)
+        row = next(self._do.told("open_approval_of_call", tool_call_id=tool_call_id), None)
         return Question(*row) if row else None
 
     def of_call(self, tool_call_id: str) -> list[Question]:
         """Return all questions ever asked about a call."""
-        return [Question(*row) for row in self._do.rows("approvals_of_call", tool_call_id=tool_call_id)]
+        return [Question(*row) for row in self._do.told("approvals_of_call", tool_call_id=tool_call_id)]
 
     def open(self, run_id: str | None = None) -> list[Question]:
         """Return the inbox, oldest first."""
-        return [Question(*row) for row in self._do.rows("open_approvals", run_id=run_id)]
+        return [Question(*row) for row in self._do.told("open_approvals", run_id=run_id)]
 
     def awaited(self, run_id: str) -> list[Question]:
         """Return what a run waits for, oldest first; nothing waits for a call that nobody asks for any more."""
@@ -123,7 +127,7 @@ class QuestionRows:
 
     def expired(self, now: str) -> list[Question]:
         """Return the open approvals whose time is over, oldest first."""
-        return [Question(*row) for row in self._do.rows("expired_approvals", now=now)]
+        return [Question(*row) for row in self._do.told("expired_approvals", now=now)]
 
     def supersede(self, tool_call_id: str, fence: int, superseded_by: str | None) -> None:
         """Say that the program asks for another call instead of this one; ``None`` says that it asks for it again."""
