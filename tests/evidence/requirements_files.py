@@ -11,7 +11,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("R010", "Telemetry is apart from the ledger", "every file of the workspace deleted, or filled with noise: the resumed run ends the same, and nothing is sent twice",
         (f"{EXPORTS}::test_a_run_goes_on_whatever_became_of_its_files_and_they_are_written_anew", "integration/test_trace_file.py::test_a_trace_that_is_gone_or_broken_changes_nothing")),
     Requirement("R113", "A resume packet", "written before the program is entered, with run, checkpoint, step, calls in flight and done, artifacts; bounded in size",
-        (f"{FILES}::test_the_first_life_has_no_packet_and_the_second_has_one_before_its_program_is_entered", f"{FILES}::test_a_packet_tells_of_step_calls_and_files_and_the_note_of_what_not_to_repeat", f"{FILES}::test_a_packet_does_not_grow_with_the_run")),
+        (f"{FILES}::test_the_first_life_has_no_packet_and_the_second_has_one_before_its_program_is_entered", f"{FILES}::test_a_packet_tells_of_step_calls_and_files_and_the_note_of_what_not_to_repeat", f"{FILES}::test_a_packet_does_not_grow_with_the_run", "integration/test_together.py::test_the_next_life_is_told_what_is_left_of_the_budgets_and_what_has_changed")),
     Requirement("R114", "Calls in flight come first", "a started call is settled before the program is entered, and the packet says by what",
         (f"{FILES}::test_what_was_in_flight_is_settled_before_the_program_is_entered_and_the_packet_says_so",)),
     Requirement("R116", "A settled call keeps its row", "the row that was in flight succeeds, and its caller gets what the probe found",

@@ -31,7 +31,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("R121", "A fork is a run linked to its parent", "every row of the parent is as before, no key is shared",
         (f"{FORKS}::test_a_fork_leaves_every_row_of_its_parent_as_it_was_and_has_keys_of_its_own", "crash/test_forks.py::test_a_fork_that_is_killed_anywhere_does_its_own_effects_once_and_simulates_none")),
     Requirement("C18", "A run's specification never changes", "resume takes no request; other inputs are refused with the difference, or make a fork",
-        (f"{FORKS}::test_changed_inputs_make_another_specification_and_unknown_ones_are_refused",)),
+        (f"{FORKS}::test_changed_inputs_make_another_specification_and_unknown_ones_are_refused", "integration/test_together.py::test_an_id_that_is_taken_names_both_ways_on")),
     Requirement("C20", "A fork repeats no effect unasked", "inherited receipts up to the checkpoint, keys of its own, a question about what the parent did later",
         (f"{FORKS}::test_what_the_parent_did_later_is_asked_about_in_a_live_fork_and_never_adopted", f"{FORKS}::test_an_effect_in_another_scope_than_any_of_the_parents_is_sent_by_a_live_fork")),
 )  # fmt: skip
