@@ -369,3 +369,21 @@ def test_granted_retries_are_requests_more(tmp_path: Path) -> None:
     assert (job.life(lambda run: flaky()).status, len(tries)) == ("failed", 2)
     assert (job.life(lambda run: flaky()).status, len(tries)) == ("failed", 3)  # an explicit resume gets one
     assert (job.life(lambda run: flaky(), grant={"retries": 3}).status, len(tries)) == ("failed", 5)
+
+
+def test_a_run_that_ended_without_more_asks_for_no_grant(tmp_path: Path) -> None:
+    job = Job(tmp_path, "budgets: {max_tool_calls: 1}")
+
+    @tool(name="send", side_effect_class="external")
+    async def send(to: str) -> str:
+        return to
+
+    async def main(run: Any) -> str:
+        await send("a")
+        try:
+            return await asyncio.wait_for(send("b"), 0.01)
+        except TimeoutError:
+            return "without b"
+
+    found = job.life(main)
+    assert (found.status, found.result, found.waiting_for) == ("succeeded", "without b", ())

@@ -98,6 +98,17 @@ def _close(store: SqlStore, run_id: str, fence: int, now: str, said: str) -> Non
 
 
 def _end_call(around: Surroundings, store: SqlStore, row: CallRow, fence: int, now: str) -> None:
+    row = leave_doubt(around, store, row, fence, now, "the run was cancelled before anybody could tell")
+    if not row.status.settled and row.status is not CallStatus.IN_DOUBT:
+        withdraw(store, row, fence, now)
+
+
+def leave_doubt(around: Surroundings, store: SqlStore, row: CallRow, fence: int, now: str, why: str) -> CallRow:
+    """Put a call that a dead process had started into the inbox, where only a person can tell, and return its row.
+
+    Args:
+        why: nobody else will.
+    """
     if row.status is CallStatus.RUNNING:
         if row.effectful:
             lost = Evidence("attempt", now, "perdure", row.attempt, "lost", recording.SENDER_GONE)
@@ -105,9 +116,8 @@ def _end_call(around: Surroundings, store: SqlStore, row: CallRow, fence: int, n
         store.calls.move(row, CallEvent.LOST if row.effectful else CallEvent.RERUN, fence, now)
         row = store.calls.get(row.call_no)
     if row.status is CallStatus.IN_DOUBT:
-        _ask_doubt(around, store, row, fence, now)
-    elif not row.status.settled:
-        withdraw(store, row, fence, now)
+        _ask_doubt(around, store, row, fence, now, why)
+    return store.calls.get(row.call_no)
 
 
 def withdraw(store: SqlStore, row: CallRow, fence: int, now: str) -> None:
@@ -116,7 +126,7 @@ def withdraw(store: SqlStore, row: CallRow, fence: int, now: str) -> None:
     store.calls.move(row, CallEvent.WITHDRAWN, fence, now)
 
 
-def _ask_doubt(around: Surroundings, store: SqlStore, row: CallRow, fence: int, now: str) -> None:
+def _ask_doubt(around: Surroundings, store: SqlStore, row: CallRow, fence: int, now: str, why: str) -> None:
     """Settle a doubt by the late reply of its sender, or leave it in the inbox."""
     replies = [item for item in store.calls.evidence(row.tool_call_id) if item.kind == "reply"]
     for item in replies:
@@ -132,7 +142,7 @@ def _ask_doubt(around: Surroundings, store: SqlStore, row: CallRow, fence: int, 
             fence=fence,
             tool_call_id=row.tool_call_id,
             kind="in_doubt",
-            summary=f"{recording.named(store, row)}: did it happen? the run was cancelled before anybody could tell",
+            summary=f"{recording.named(store, row)}: did it happen? {why}",
             detail=json.dumps({"attempt": row.attempt}),
             request_hash=row.args_hash,
             now=now,

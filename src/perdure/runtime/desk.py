@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from perdure.core.policy import evaluate
 from perdure.model.errors import NotFound, RunCancelled, UsageError, VerdictRefused
 from perdure.model.policy import Policy, ToolDeclaration
 from perdure.model.run import Outcome, RunRow, RunStatus, Waiting
@@ -256,12 +257,21 @@ class Desk(Window, ABC):
         same_as = None if same_as is None else self.find_call(same_as)
         verdict = Verdict(says, actor or person(), result, ref, same_as, reason, force)
         now, new_id = self._around.clock.now(), "a" + self._around.new_token()
-        problem = self._ledger.run(lambda store: verdicts.asked_about_now(store, tool_call_id, verdict, new_id, now))
+        lag = self._lag_seconds(tool_call_id)
+        problem = self._ledger.run(
+            lambda store: verdicts.asked_about_now(store, tool_call_id, verdict, new_id, now, lag)
+        )
         if problem is not None:
             raise VerdictRefused(
                 problem, next_command=f"perdure calls explain {tool_call_id}   # then answer once more"
             )
         return self._ledger.run(lambda store: verdicts.resolve(store, tool_call_id, verdict, now))
+
+    def _lag_seconds(self, tool_call_id: str) -> float | None:
+        """Return the probe lag that the tool of a call declares, where this process knows the tool."""
+        row = self._ledger.read(lambda store: store.calls.by_id(tool_call_id))
+        found = None if row is None else self._registry.find(row.tool_namespace, row.tool_name)
+        return None if found is None else evaluate(Policy(), found.declaration).probe_lag_seconds
 
     def cancel(self, run_id: str, *, reason: str = "", kill: bool = False, actor: str | None = None) -> Outcome:
         """End a run that has not ended, and return where it stands.

@@ -75,6 +75,8 @@ def _leave(life: Life, store: SqlStore, ending: Ending) -> None:
         if row.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL):
             recording.close_question(life, store, row, "the run ended without asking for it again")
             store.calls.move(row, CallEvent.WITHDRAWN, life.fence, life.now())
+    # A limit that was reached, and whose caller gave up waiting: a run that has ended needs no grant.
+    store.questions.close_of_run(life.run_id, answer="the run ended without it", actor="perdure", now=life.now())
     problem = ending.error or life.refused or _unmet_conditions(life, store)
     if problem is None:
         _succeed(life, store, ending)

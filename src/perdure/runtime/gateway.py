@@ -25,6 +25,7 @@ from perdure.runtime import (
     approvals,
     artifacts,
     challenges,
+    citing,
     doubts,
     late_receipt,
     recording,
@@ -57,6 +58,11 @@ class Gateway:
         if operation.is_withdrawn():
             raise Withdrawn
         begun = yield Commit(lambda store: starting.find_or_mint(life, store, request, operation))
+        while citing.is_elsewhere(life, begun.row):
+            yield Park(WaitReason.IN_DOUBT)
+            if operation.is_withdrawn():
+                raise Withdrawn
+            begun = yield Commit(lambda store: starting.find_or_mint(life, store, request, operation))
         if life.spans is not None and begun.row.status.settled and not operation.minted:
             life.spans.replayed(begun.row)
         doubt = Doubt(request.decision, request.tool)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.run import RunRow, RunStatus
 from perdure.model.toolcall import DENIED, CallStatus
+from perdure.runtime import cancelling
 from perdure.runtime.life import Surroundings
 from perdure.store.sql_store import SqlStore
 
@@ -16,19 +17,21 @@ def end_overdue_runs(around: Surroundings) -> None:
     """End every waiting run whose absolute deadline has passed; what is in doubt stays in the inbox."""
     now = around.clock.now()
     if around.ledger.read(lambda store: store.runs.overdue(now)):
-        around.observer.ended(around.ledger.run(lambda store: _end_all(store, now)))
+        around.observer.ended(around.ledger.run(lambda store: _end_all(around, store, now)))
 
 
-def _end_all(store: SqlStore, now: str) -> list[str]:
+def _end_all(around: Surroundings, store: SqlStore, now: str) -> list[str]:
     overdue = store.runs.overdue(now)
     for run in overdue:
-        _end(store, run, now)
+        _end(around, store, run, now)
     return [run.run_id for run in overdue]
 
 
-def _end(store: SqlStore, run: RunRow, now: str) -> None:
+def _end(around: Surroundings, store: SqlStore, run: RunRow, now: str) -> None:
     said = f"the deadline {run.deadline_at} passed while the run waited"
-    for row in store.calls.open(run.run_id):
+    for known in store.calls.open(run.run_id):
+        # What a dead process has left running was settled by nobody if no life began since (crash_loop, on_change).
+        row = cancelling.leave_doubt(around, store, known, run.lease_fence, now, said)
         if row.status is CallStatus.AWAITING_APPROVAL:
             store.calls.move(
                 row, CallEvent.REFUSED, run.lease_fence, now, error_code=DENIED, error_detail=f"{EXPIRED}{said}"

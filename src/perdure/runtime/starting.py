@@ -41,6 +41,10 @@ def find_or_mint(life: Life, store: SqlStore, request: CallRequest, operation: O
     if life.lineage.ancestors:
         citing.as_own(life, store, request)
     found = _find(life, store, request)
+    if found is not None and citing.is_elsewhere(life, found):
+        citing.tell(life, found)
+        operation.row = found
+        return Begun(found)
     if found is not None:
         life.context.hold(found.call_no)
         approvals.asked_for_again(life, store, found)

@@ -48,31 +48,51 @@ class Verdict:
     force: bool = False
 
 
-def asked_about_now(store: SqlStore, tool_call_id: str, verdict: Verdict, new_id: str, now: str) -> str | None:
-    """Return why a "no" about a call that was sent again since anybody was asked is not taken, and ask about it.
+def asked_about_now(
+    store: SqlStore, tool_call_id: str, verdict: Verdict, new_id: str, now: str, lag_seconds: float | None = None
+) -> str | None:
+    """Return why a "no" about a call that was found started is not taken yet, and ask about it.
 
-    A verdict binds one attempt: who says "did not happen" has looked for the one before. The question that is put here
+    A verdict binds one attempt: who says "did not happen" has looked for the one before. And of a first attempt nobody
+    has seen that its sender is gone, so that the provider's lag begins now (promise 5). The question that is put here
     must be committed, so this is no error yet.
+
+    Args:
+        lag_seconds: the probe lag of its tool, where this process knows it.
     """
     row = store.calls.by_id(tool_call_id)
     of_one_attempt = verdict.says in ("did_not_happen", "abandon")
-    if row is None or row.status is not CallStatus.RUNNING or row.attempt < 2 or not of_one_attempt:
+    if row is None or row.status is not CallStatus.RUNNING or not of_one_attempt:
+        return None
+    lag = _usual_lag_seconds(row) if lag_seconds is None else lag_seconds
+    if row.attempt < 2 and (lag <= 0 or verdict.says == "abandon" or verdict.force):
         return None
     _owner_must_be_gone(store, row)
     fence = fence_of(store, row)
-    store.calls.move(row, CallEvent.LOST, fence, now)
+    _lose(store, row, fence, now)
+    since = "its sender is gone" if row.attempt < 2 else f"It began at {row.started_at}, after your answer"
     store.questions.ask(
         new_id,
         run_id=row.run_id,
         fence=fence,
         tool_call_id=row.tool_call_id,
         kind="in_doubt",
-        summary=f"{row.tool_name}: did attempt {row.attempt} happen? It began at {row.started_at}, after your answer",
+        summary=f"{row.tool_name}: did attempt {row.attempt} happen? {since}",
         now=now,
-        detail=json.dumps({"attempt": row.attempt}),
+        detail=json.dumps({"attempt": row.attempt, "probe_lag_seconds": lag}),
         request_hash=row.args_hash,
     )
+    if row.attempt < 2:
+        return f"{row.tool_call_id}: the provider may still be about to show it; wait {lag:.0f} s"
     return f"{row.tool_call_id} was sent again at {row.started_at} (attempt {row.attempt}), and nobody was asked since"
+
+
+def _lose(store: SqlStore, row: CallRow, fence: int, now: str) -> None:
+    """Record that a started call's sender is gone: the lag of "it did not happen" is counted from here."""
+    store.calls.add_evidence(
+        row.tool_call_id, Evidence("attempt", now, "perdure", row.attempt, "lost", "the process that sent it is gone")
+    )
+    store.calls.move(row, CallEvent.LOST, fence, now)
 
 
 def resolve(store: SqlStore, tool_call_id: str, verdict: Verdict, now: str) -> CallRow:
@@ -100,7 +120,7 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
     fence = fence_of(store, row)
     if row.status is CallStatus.RUNNING:
         _owner_must_be_gone(store, row)
-        store.calls.move(row, CallEvent.LOST, fence, now)
+        _lose(store, row, fence, now)
         row = store.calls.get(row.call_no)
     owner = store.calls.ref_owner(row.tool_name, verdict.ref) if verdict.ref else None
     if verdict.says == "happened" and owner not in (None, row.tool_call_id):
@@ -129,9 +149,17 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
             )
         detail = json.dumps({"forced_over": problem}) if problem is not None else None
         store.calls.move(row, CallEvent.NOT_DONE, fence, now)
+        _nobody_asks_again(store, row, fence, now)
     else:
         store.calls.move(row, CallEvent.GIVE_UP, fence, now)
     _write(store, row, verdict, now, detail)
+
+
+def _nobody_asks_again(store: SqlStore, row: CallRow, fence: int, now: str) -> None:
+    """Withdraw a call that was not done in a cancelled run: it keeps neither a dedupe key nor bodies for ever."""
+    run = store.runs.get(row.run_id)
+    if run is not None and run.status is RunStatus.CANCELLED:
+        store.calls.move(store.calls.get(row.call_no), CallEvent.WITHDRAWN, fence, now)
 
 
 def _left_open(store: SqlStore, row: CallRow) -> bool:
@@ -255,6 +283,10 @@ def _lag_seconds(store: SqlStore, row: CallRow) -> float:
     said = json.loads(question.detail or "{}").get("probe_lag_seconds") if question is not None else None
     if said is not None:
         return float(said)
+    return _usual_lag_seconds(row)
+
+
+def _usual_lag_seconds(row: CallRow) -> float:
     return DEFAULT_PROBE_LAG_SECONDS if row.replay_policy is ReplayPolicy.RECONCILE else 0.0
 
 
