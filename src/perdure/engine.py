@@ -40,7 +40,7 @@ from perdure.runtime.registry import Registry, tools_of_module
 from perdure.runtime.retention import Retention
 from perdure.runtime.runner import Job, Runner
 from perdure.runtime.scope import AsyncScope, sync_scope
-from perdure.runtime.secrets import Sources, key_path, ledger_redactor
+from perdure.runtime.secrets import Sources, key_path, ledger_redactor, tell_of_lost_key
 from perdure.runtime.telemetry import chooser
 from perdure.runtime.trust import Trust
 from perdure.store.open import open_store
@@ -95,6 +95,7 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
         redactor = ledger_redactor(environ, redaction)
         key = key_path(environ)
         store = open_store(url, clock, crash_point=knobs.crash_point, redactor=redactor, key_path=key)
+        tell_of_lost_key(store.vault)
         ledger = Ledger(store, crash_point=knobs.crash_point)
         database = database_of(url)
         self.state_dir = Path(state_dir) if state_dir is not None else Path(database).parent

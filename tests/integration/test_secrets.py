@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import CallContext, Engine, Secret, ToolFailed, tool
+from perdure import CallContext, Engine, Secret, SecretUnavailable, ToolFailed, tool
 from perdure.cli.main import main as command_line
 from perdure.core.identity import args_hash, request_hash
 from perdure.core.redact import Redactor
+from perdure.store.modes import make_private
 from tests.integration.canaries import Canary, canaries, found_below, found_in
 from tests.integration.engine_support import Crash
 from tests.integration.secrets_support import Provider, open_here, tools_of
@@ -183,6 +184,11 @@ def test_without_the_key_a_request_is_not_sent_in_another_form(tmp_path: Path) -
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     key = (tmp_path / "redaction.key").read_bytes()
     (tmp_path / "redaction.key").unlink()
+    with open_here(tmp_path, tools=[charge]) as engine:
+        with pytest.raises(SecretUnavailable, match=r"redaction\.key"):
+            engine.resume("r1", main=main)
+        assert not (tmp_path / "redaction.key").exists()
+    make_private(tmp_path / "redaction.key", bytes(32))  # another one
     with open_here(tmp_path, tools=[charge]) as engine:
         waiting = engine.resume("r1", main=main)
         assert (waiting.status, waiting.reason) == ("waiting", "in_doubt")

@@ -7,16 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perdure.core.doctor import Finding, Level, clock, ok
+from perdure.core.redact import Redactor
 from perdure.model.errors import SchemaError, StoreError
 from perdure.model.run import Owner
 from perdure.ports.store import Row
 from perdure.runtime.lease import Liveness, liveness
 from perdure.store.migrate import applied_migrations, missing_migrations
+from perdure.store.modes import KEY_NAME
+from perdure.store.open import KEY_FACT
 from perdure.store.runs import owner_from_text
 from perdure.store.sqlite.connection import SqliteConnection
 from perdure.store.sqlite.lock_holder import is_stopped
 from perdure.store.statements import load_queries
 from perdure.store.upkeep import file_problems
+from perdure.store.vault import Vault
 
 _COPY = re.compile(r"\.before-\d+(-wal|-shm)?$")
 _SET_ASIDE = re.compile(r"(quarantin|corrupt|damaged|\.broken|-journal$)")
@@ -47,6 +51,27 @@ def ledger(connection: SqliteConnection, now: str) -> Iterator[Finding]:
         yield Finding(
             "runs", Level.BAD, f"its runs cannot be read: {problem}", "it may be no ledger", "perdure db path"
         )
+
+
+def secrets_key(connection: SqliteConnection, database: Path, key: str | None) -> Iterator[Finding]:
+    """Look whether the key is there by which the ledger's secrets were hidden; nothing is told where there are none."""
+    try:
+        known = next(connection.rows(load_queries("sqlite")["get_meta"], {"key": KEY_FACT}), None)
+        vault = Vault(Path(key) if key else database.absolute().with_name(KEY_NAME), Redactor())
+        vault.expected = str(known[0]) if known else None
+        gone, another = vault.is_gone(), vault.is_another()
+    except StoreError as problem:
+        yield Finding("secrets_key", Level.BAD, problem.message, "no secret can be stored or read", "put the key back")
+        return
+    fix = f"put {vault.path} back, as it was"
+    if gone:
+        means = "no run goes on, and what holds a secret can neither be read nor sent again"
+        yield Finding("secrets_key", Level.BAD, f"there is no {vault.path}", means, fix)
+    elif another:
+        means = "what was hidden with the older key can neither be read nor sent again"
+        yield Finding("secrets_key", Level.WARN, f"{vault.path} is not the key of the first secret", means, fix)
+    elif known:
+        yield ok("secrets_key", f"{vault.path} is the key of the ledger's secrets")
 
 
 def _schema(connection: SqliteConnection) -> Iterator[Finding]:

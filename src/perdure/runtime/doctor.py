@@ -89,7 +89,7 @@ def examine(
         *_modes(database, state_dir, environ.get(KEY_VARIABLE)),
         *checkup.leftovers(database),
     ]
-    inside, opened = _inside(database, clock)
+    inside, opened = _inside(database, clock, environ.get(KEY_VARIABLE))
     return Examined(database, tuple([*findings, *inside]), opened)
 
 
@@ -108,13 +108,13 @@ def _place(machine: Machine, folder: Path) -> Iterator[Finding]:
         yield rules.ok("synchronous", "each connection of ours answers synchronous=FULL")
 
 
-def _inside(database: Path, clock: Clock) -> tuple[list[Finding], bool]:
+def _inside(database: Path, clock: Clock, key: str | None) -> tuple[list[Finding], bool]:
     if not database.exists():
         said = f"there is none yet at {database.absolute()}"
         return [rules.ok("ledger", said), *rules.clock(clock.now(), None)], True
     try:
         with looking(str(database)) as connection:
-            return list(checkup.ledger(connection, clock.now())), True
+            return [*checkup.ledger(connection, clock.now()), *checkup.secrets_key(connection, database, key)], True
     except StoreError as problem:
         means = f"{problem.code}: no command can use this ledger"
         bad = Finding("ledger", Level.BAD, problem.message, means, problem.next_command)

@@ -64,9 +64,10 @@ class Runner:
         """Claim a run and build its life, or return ``None`` where the run has ended.
 
         Raises:
-            LeaseHeld, NotFound, StoreError: it cannot be claimed.
+            LeaseHeld, NotFound, StoreError: it cannot be claimed, or the key of the ledger's secrets is gone.
         """
         around = self._around
+        around.ledger.vault.ready()
         mark = fingerprints.take(job.spec, job.main, job.registry, job.policy, accepted=job.accepts_change)
         claimed = around.ledger.run(lambda store: claim(around, store, job.run_id, reopen=job.reopen, mark=mark))
         if not isinstance(claimed, tuple):

@@ -18,6 +18,7 @@ from perdure.core.marks import blind_mark, shortened
 from perdure.core.redact import Redactor, tells_of_secret
 from perdure.model.errors import SecretUnavailable, UsageError
 from perdure.model.secret import Secret
+from perdure.store.vault import Vault
 
 SOURCES = ("env", "file", "cmd")
 COMMAND_SECONDS = 30.0
@@ -54,6 +55,16 @@ def key_path(environ: Mapping[str, str]) -> Path | None:
     """Return where the key of a ledger's secrets is kept, where it is not beside the ledger."""
     chosen = environ.get(KEY_VARIABLE)
     return Path(chosen) if chosen else None
+
+
+def tell_of_lost_key(vault: Vault) -> None:
+    """Log it once, when a ledger is opened, that the key by which its secrets were hidden is gone."""
+    if vault.is_gone():
+        logging.getLogger("perdure").warning(
+            "the key of this ledger's secrets is gone: there is no %s, and no run goes on. Put it back, and look: "
+            "perdure doctor",
+            vault.path,
+        )
 
 
 def telling_variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:

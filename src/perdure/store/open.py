@@ -18,6 +18,8 @@ from perdure.store.sqlite.connection import SqliteConnection
 from perdure.store.vault import Vault
 
 _CHECKSUMS = "page_checksums"
+KEY_FACT = "secrets_key"
+"""The name, in the ledger, of the key by which its secrets are hidden."""
 
 
 def sqlite_path(url: str) -> str:
@@ -72,6 +74,7 @@ def open_store(
             _name(store, connection, new_ledger_id())
         if store.meta(_CHECKSUMS) == "on" and not connection.has_checksums:
             raise LedgerDamaged(f"the ledger {path} was made with a checksum on each page, and its header denies it")
+        vault.look_for_witness(store.meta(KEY_FACT))
         connection.keep_log()
     except StoreError:
         connection.close()

@@ -115,7 +115,11 @@ class Statements:
         """Run a named write and return how many rows it changed."""
         if self._watched:
             self._crash_point(f"before {name}")
-        return self.connection.write(self._sql[name], self._hidden(name, parameters))
+        hidden = self._hidden(name, parameters)
+        if self.vault.unwitnessed is not None:  # with the first secret the ledger learns by which key it is hidden
+            self.connection.write(self._sql["witness_key"], {"value": self.vault.unwitnessed})
+            self.vault.witness()
+        return self.connection.write(self._sql[name], hidden)
 
     def last_row(self) -> int:
         """Return the number of the row that was inserted last."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from perdure.core.marks import MarkBroken, has_mark, shortened
+from perdure.core.marks import MarkBroken, blind_mark, has_mark, shortened
 from perdure.core.redact import Redactor, has_telling_name
 from perdure.model.errors import SecretUnavailable, StoreError, UsageError
 from perdure.store.cipher import KEY_BYTES, Cipher
@@ -36,6 +36,10 @@ class Vault:
         self.redactor = redactor
         self._new_key = new_key
         self._key: Cipher | None = None
+        self.expected: str | None = None
+        """The name of the key by which the ledger's secrets were hidden, as the ledger knows it."""
+        self.unwitnessed: str | None = None
+        """The name of a key that is in use and that the ledger does not know yet."""
 
     def hide(self, text: str) -> str:
         """Return a text as it may be stored."""
@@ -51,7 +55,7 @@ class Vault:
             return text
         key = self._key or self._read()
         if key is None:
-            raise SecretUnavailable(f"the key of this ledger's secrets is gone: {self._where()}", **self._advice())
+            raise self._gone()
         try:
             return key.reveal(text)
         except MarkBroken as problem:
@@ -61,7 +65,37 @@ class Vault:
 
     def shown(self, text: str) -> str:
         """Return a text for people: secrets that still stand in it become marks, and marks carry nothing."""
-        return shortened(self.redactor.redact(text, lambda kind, secret: self._made().mark(kind, secret)))
+        return shortened(self.redactor.redact(text, self._mark))
+
+    def is_gone(self) -> bool:
+        """Return whether secrets were hidden with a key that is not there any more."""
+        return self.expected is not None and self._key is None and self._read() is None
+
+    def is_another(self) -> bool:
+        """Return whether the key that is there is not the one by which the ledger's first secret was hidden."""
+        found = self._key or self._read()
+        return None not in (found, self.expected) and found is not None and found.name != self.expected
+
+    def ready(self) -> None:
+        """Have the key at hand before a run goes on: what comes back from a call must be stored.
+
+        Raises:
+            SecretUnavailable: it is gone. A new one is never made in its place.
+        """
+        if self.expected is not None:
+            self._made()
+
+    def witness(self) -> None:
+        """Take it that the ledger knows from now on which key is in use."""
+        self.expected, self.unwitnessed = self.expected or self.unwitnessed, None
+
+    def look_for_witness(self, known: str | None) -> None:
+        """Hear which key the ledger knows; where it knows none, and one lies there, that one is to be told to it."""
+        self.expected = known
+        if known is None and self.path is not None and self.path.exists():
+            with suppress(StoreError):
+                found = self._read()
+                self.unwitnessed = found.name if found is not None else None
 
     def digest(self, data: bytes) -> str:
         """Return the SHA-256 of a JSON text in hex, keyed where a name tells of a secret that could be guessed."""
@@ -92,8 +126,22 @@ class Vault:
 
     def _made(self) -> Cipher:
         if self._key is None:
-            self._key = self._read() or self._make()
+            found = self._read()
+            if found is None and self.expected is not None:
+                raise self._gone()
+            self._key = found or self._make()
+            if self.expected is None and self.path is not None:
+                self.unwitnessed = self._key.name
         return self._key
+
+    def _mark(self, kind: str, secret: str) -> str:
+        try:
+            return self._made().mark(kind, secret)
+        except SecretUnavailable:
+            return blind_mark(kind, secret)
+
+    def _gone(self) -> SecretUnavailable:
+        return SecretUnavailable(f"the key of this ledger's secrets is gone: {self._where()}", **self._advice())
 
     def _where(self) -> str:
         return "it was kept in memory" if self.path is None else f"there is no {self.path}"

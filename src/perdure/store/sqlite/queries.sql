@@ -481,6 +481,9 @@ SELECT bytes FROM payloads WHERE sha256 = :sha256
 -- name: get_meta
 SELECT value FROM meta WHERE key = :key
 
+-- name: witness_key
+INSERT INTO meta (key, value) VALUES ('secrets_key', :value) ON CONFLICT (key) DO NOTHING
+
 -- name: set_meta
 INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 
