@@ -76,9 +76,9 @@ def references_are_shared() -> None:
     """One effect at the provider may be the receipt of two calls."""
     honest = claiming.claim
 
-    def without_the_index(around: Any, store: Any, run_id: str, *, reopen: bool) -> Any:
+    def without_the_index(around: Any, store: Any, run_id: str, **how: Any) -> Any:
         store.connection.write("DROP INDEX IF EXISTS idx_tool_calls_ref", {})
-        return honest(around, store, run_id, reopen=reopen)
+        return honest(around, store, run_id, **how)
 
     runner.claim = without_the_index
     CallRows.ref_owner = lambda self, tool_name, ref: None  # type: ignore[method-assign]

@@ -19,10 +19,10 @@ def a_crash_loop_counts_explicit_resumes() -> None:
     """A person who resumes a run that crashes gets no life any more after the third."""
     honest = runner.claim
 
-    def claim(around: Any, store: Any, run_id: str, *, reopen: bool) -> Any:
-        return honest(around, store, run_id, reopen=False)
+    def claim(around: Any, store: Any, run_id: str, **how: Any) -> Any:
+        return honest(around, store, run_id, **{**how, "reopen": False})
 
-    runner.claim = claim  # type: ignore[assignment]
+    runner.claim = claim
 
 
 @planting("gateway", SHOWN)

@@ -2,12 +2,13 @@
 
 import hashlib
 import os
+from pathlib import Path
 from typing import Any
 
 from perdure.model.errors import StoreError
 from perdure.runtime import late_receipt
 from perdure.runtime.ledger import Ledger
-from perdure.store import migrate, open, payloads
+from perdure.store import migrate, modes, open, payloads, vault
 from perdure.store.sqlite import connection, wal_check
 from perdure.store.sqlite.connection import SqliteConnection
 from tests.crash.planting import planting
@@ -21,6 +22,17 @@ def commits_are_not_synced() -> None:
     """The ledger runs with synchronous=NORMAL, so that a commit is not on the disk when it returns."""
     normal = {"synchronous": ("synchronous", "normal", "1")}
     connection._PRAGMAS = tuple(normal.get(pragma[0], pragma) for pragma in connection._PRAGMAS)
+
+
+@planting("store", POWER)
+def the_key_of_secrets_is_not_synced() -> None:
+    """The file with the key of stored secrets, and its name, are left to the operating system to write some day."""
+
+    def make(path: Path, content: bytes) -> None:
+        path.touch(mode=modes.FILE_MODE, exist_ok=False)
+        path.write_bytes(content)
+
+    vault.make_private, vault._sync = make, lambda folder: None
 
 
 @planting("store", POWER)

@@ -24,10 +24,12 @@ from perdure import ToolFailed, tool
 BASE = "unix"
 TORN_BYTES = 512
 SYNCED_WITH_FOLDER = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL
+LEDGER = "runtime_state.db"
+SECRET = f"the key is sk-{'q7' * 20}"
 LARGE = "a report of some length " * 1200
 Entry = tuple[Any, ...]
 LOG: list[Entry] = []
-"""("create" "write" "truncate" "sync" "delete", file, …), ("folder",), ("effect", what, arguments), ("told", what, value),
+"""("create" "write" "truncate" "sync" "delete", file, …), ("link", file, name), ("folder",), ("effect", what, arguments), ("told", what, value),
 ("ended", run id). What is told is a receipt whose commit was waited for."""
 
 
@@ -78,20 +80,41 @@ class RememberingDisk(apsw.VFS):
             LOG.append(("folder",))
 
 
-def note_other_syncs() -> None:
-    """Note what is synced past SQLite: the ledger's folder, and a file that was stretched with zeros."""
-    honest = os.fsync
+def note_what_is_done_past_sqlite() -> None:
+    """Note the files that Python makes, links and removes beside the ledger, and what it syncs: files and folders.
 
-    def fsync(handle: int) -> None:
-        honest(handle)
+    What is written to such a file is noted at its sync: before it, the file is taken to be empty after a loss.
+    """
+    make, fsync, link, unlink = os.open, os.fsync, os.link, os.unlink
+
+    def opened(path: Any, flags: int, *more: Any, **how: Any) -> int:
+        made = bool(flags & os.O_CREAT) and not os.path.exists(path)
+        handle = make(path, flags, *more, **how)
+        if made:
+            LOG.append(("create", os.path.basename(path)))
+        return handle
+
+    def synced(handle: int) -> None:
+        fsync(handle)
         path = os.readlink(f"/proc/self/fd/{handle}")
+        name = os.path.basename(path)
         if os.path.isdir(path):
             LOG.append(("folder",))
-        else:
-            LOG.append(("truncate", os.path.basename(path), os.fstat(handle).st_size))
-            LOG.append(("sync", os.path.basename(path)))
+            return
+        LOG.append(("truncate", name, os.fstat(handle).st_size))
+        if not name.startswith(LEDGER):  # what stands in the ledger's own files was noted as SQLite wrote it
+            LOG.append(("write", name, 0, Path(path).read_bytes()))
+        LOG.append(("sync", name))
 
-    os.fsync = fsync
+    def linked(source: Any, target: Any, **how: Any) -> None:
+        link(source, target, **how)
+        LOG.append(("link", os.path.basename(source), os.path.basename(target)))
+
+    def unlinked(path: Any, **how: Any) -> None:
+        unlink(path, **how)
+        LOG.append(("delete", os.path.basename(path)))
+
+    os.open, os.fsync, os.link, os.unlink = opened, synced, linked, unlinked  # type: ignore[assignment]
 
 
 # --- rebuilding ------------------------------------------------------------------------------------------------------
@@ -151,6 +174,8 @@ class Platter:
             self._names[entry[1]] = File()
         elif kind == "delete":
             self._names.pop(entry[1], None)
+        elif kind == "link":
+            self._names[entry[2]] = self._names[entry[1]]
         elif kind in ("write", "truncate"):
             self._names[entry[1]].pending.append(entry)
         elif kind == "sync":
@@ -230,10 +255,10 @@ def send_at_last(what: str, text: str) -> dict[str, str]:
 
 
 def in_a_row(run: Any) -> list[str]:
-    """Four effects, one after the other, with a memo between."""
+    """Four effects, one after the other, with a memo before; the text of one has a secret in it, which is stored sealed."""
     text = run.memo("draft", str, LARGE)
     done = []
-    wanted = {"one": (send, "x"), "two": (send, text), "three": (send_at_last, "y"), "four": (send, "")}
+    wanted = {"one": (send, "x"), "two": (send, text), "three": (send_at_last, SECRET), "four": (send, "")}
     for what, (sender, words) in wanted.items():
         value = sender(what, words)
         DOORSTEP.returned(what, value)
@@ -257,7 +282,7 @@ def record(folder: Path) -> None:
     import perdure
 
     disk = RememberingDisk()
-    note_other_syncs()
+    note_what_is_done_past_sqlite()
     for main, strict in ((in_a_row, False), (side_by_side, True)):
         DOORSTEP.strict = strict
         tuning = perdure.Tuning(first_retry_seconds=0.001, strict_receipts=strict)

@@ -112,6 +112,13 @@ def flip(at: int, bit: int) -> Change:
     return change
 
 
+def inside_calls(state: Path) -> int:
+    """A place in the page that each life reads first of the calls; what a life never reads, it cannot refuse."""
+    with closing(sqlite3.connect(f"file:{state / DATABASE}?immutable=1", uri=True)) as db:
+        (page,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'tool_calls'").fetchone()
+    return int(page) * 4096 - 2048
+
+
 def outcome(state: Path, rows: dict[str, list[Any]]) -> str:
     """What the next process makes of a changed ledger: the same rows, or an error that says what is wrong."""
     try:
@@ -221,7 +228,7 @@ def test_what_is_refused_is_left_as_it_is_and_goes_on_once_it_was_put_back(
     state = left.copy(quick_folder)
     file = LOG if left.size(LOG) else DATABASE
     whole = (state / file).read_bytes()
-    changed(state, file, flip(len(whole.rstrip(b"\0")) // 2, 0))
+    changed(state, file, flip(len(whole.rstrip(b"\0")) // 2 if file == LOG else inside_calls(state), 0))
     damaged = (state / file).read_bytes()
     for _ in range(2):
         ended = live(launcher, state)
