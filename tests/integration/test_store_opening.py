@@ -284,13 +284,13 @@ def open_until(path: Path, statement: int, steps: int) -> bool:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("already", range(len(shipped_migrations())))
 def test_a_process_killed_at_any_statement_of_opening_leaves_a_ledger_that_opens(tmp_path: Path, already: int) -> None:
-    """Each statement of making a new ledger is a kill; on the way up from an older schema each of a sample is."""
+    """A sample of the statements of making a new ledger, and of the way up from each older schema, is a kill each."""
     old, steps = tmp_path / "old", [step.number for step in shipped_migrations()]
     old.mkdir()
     if already:
         assert not open_until(old / "ledger.db", 0, already)
         assert len(rows_of(old / "ledger.db", "SELECT number FROM schema_migrations")) == already
-    statement, killed, stride = 0, True, 5 if already else 1
+    statement, killed, stride = 0, True, 7 if already else 4
     while killed:
         statement += stride
         path = tmp_path / "state" / "ledger.db"

@@ -143,6 +143,8 @@ class _Rows(_Steps):
         """Receipts that could not be stored (``late_receipt.Unsaved``)."""
         self.cancel_asked = False
         """Somebody wants the end of the run, and this life has seen it."""
+        self.spans: LifeSpans | None = None
+        """Who is told of spans, where somebody listens."""
 
 
 class Life(_Rows):
@@ -181,7 +183,6 @@ class Life(_Rows):
         self.conversations = Conversations(self.context)
         self.operations = Operations(around.clock.monotonic)
         self.account = LifeAccount()
-        self.spans: LifeSpans | None = None
         self.root = StepScope(f"{run.run_id}.s0", "main", "run", 0)
         self.next_call_number = 1
         self.next_checkpoint_number = 1
