@@ -53,10 +53,10 @@ def knob(name: str, value: str) -> Bad:
 
 WORDS = (
     Bad((), "which command"),
-    Bad(("fork", "done"), "no such command 'fork'; there are: run, resume"),
+    Bad(("fetch", "done"), "no such command 'fetch'"),
     Bad(("runz", "ls"), "no such command 'runz'; did you mean 'run"),
     Bad(("runs",), "which command of 'runs'"),
-    Bad(("runs", "cancel", "done"), "no such command 'runs cancel'"),
+    Bad(("runs", "stop", "done"), "no such command 'runs stop'"),
     Bad(("calls", "shw", "done.2"), "did you mean 'calls show'"),
     Bad(("db", "vacuum"), "no such command 'db vacuum'"),
     Bad(("run",), "JOB"),
@@ -66,7 +66,7 @@ WORDS = (
     Bad(("runs", "ls", "--limit", "-1"), "--limit"),
     Bad(("runs", "ls", "--limit", "many"), "'many' is not a number"),
     Bad(("runs", "ls", "--status", "asleep"), "asleep"),
-    Bad(("resume",), "RUN"),
+    Bad(("resume",), "which run? an id, or --all"),
     Bad(("demo", "--no-such-flag"), "--no-such-flag"),
 )
 PLACES = (
@@ -246,4 +246,4 @@ def test_a_traceback_is_shown_only_when_asked_for(tmp_path: Path) -> None:
     found = Desk(tmp_path).type("runs", "show", "x", "--debug")
     assert found.code == 3
     assert "Traceback" in found.err
-    assert found.err.rstrip().splitlines()[-1].startswith("  next: ")
+    assert [line[:7] for line in found.err.rstrip().splitlines()[-2:]] == ["  next:", "  more:"]

@@ -202,7 +202,7 @@ def test_an_async_job_with_approvals_is_killed_before_and_after_them(desk: Desk,
 def test_with_live_the_real_tools_are_entered_and_a_blind_probe_is_caught(desk: Desk, test: Test) -> None:
     def run() -> Said:
         (desk.folder / "really.log").unlink(missing_ok=True)
-        return test("probed", "--live", "--points", "14-21")
+        return test("probed", "--live", "--points", "17-24")
 
     said = until_killed(run, "before tool told", "after tool told")
     assert said.code == 1, said

@@ -78,6 +78,21 @@ def test_bodies_go_and_outcomes_keys_and_hashes_stay(tmp_path: Path) -> None:
     assert WORDS.encode() not in bytes_of(tmp_path)
 
 
+def test_what_a_row_held_before_it_grew_is_gone_too(tmp_path: Path) -> None:
+    send = mailer(Outside(), scope=["to"])
+
+    def main(run: Any) -> None:
+        for number, length in enumerate((0, 200, 3000, 9000)):
+            send(f"{run.run_id}.{number}", WORDS + "." * length)
+            run.checkpoint()
+
+    with open_at(tmp_path) as engine:
+        for number, length in enumerate((0, 900, 5000, 15_000, 20_000)):
+            engine.run(main, {"topic": WORDS + "." * length}, run_id=f"r{number}")
+        assert len(engine.prune(older_than=0).runs) == 5
+    assert WORDS.encode() not in bytes_of(tmp_path)
+
+
 def test_what_a_dedupe_key_or_a_doubt_needs_is_kept(tmp_path: Path) -> None:
     outside = old_runs(tmp_path)
     send = mailer(outside, scope=["to"])

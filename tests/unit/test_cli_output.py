@@ -65,7 +65,9 @@ def test_a_document_is_ascii(form: str) -> None:
     assert found == ({"rows": [{"a": "ü\u2028"}]} if form == "json" else {"a": "ü\u2028"})
 
 
-def test_an_error_is_told_in_three_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_says_what_happened_what_is_safe_what_to_do_and_where_more_stands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     held = LeaseHeld("owned\nby another", next_command="wait for it, or: perdure resume r --kill-owner")
     stream = io.StringIO()
     assert tell(held, Output("json", stdout=stream), flags="--state-dir 's s'", debug=False) == 5
@@ -74,6 +76,7 @@ def test_an_error_is_told_in_three_lines(capsys: pytest.CaptureFixture[str]) -> 
         "  by another",
         "  safe: The owner goes on undisturbed.",
         "  next: wait for it, or: perdure --state-dir 's s' resume r --kill-owner",
+        "  more: perdure help PERDURE-150",
     ]
     assert json.loads(stream.getvalue())["next"].startswith("wait for it, or: perdure --state-dir")
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from perdure.core.duration import parse_duration
 from perdure.model.errors import UsageError
 from perdure.ports.clock import after
-from perdure.ports.store import SqlConnection
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings
 from perdure.store.pruning import Batch
 from perdure.store.sql_store import SqlStore
-from perdure.store.sqlite.erasing import empty_log, overwriting, shrink
+from perdure.store.sqlite.erasing import empty_log, shrink
 
 DEFAULT_OLDER_THAN = "30d"
 
@@ -97,15 +96,14 @@ class Retention:
         done: list[Batch] = []
         folders: list[Path] = []
         runs: list[str] = []
-        with overwriting(self._connection()):
-            for run_id in chosen:
-                batches = self._prune_run(run_id)
-                if batches is None:
-                    continue
-                runs.append(run_id)
-                done += batches
-                if workspaces:
-                    folders += self._remove_workspace(run_id)
+        for run_id in chosen:
+            batches = self._prune_run(run_id)
+            if batches is None:
+                continue
+            runs.append(run_id)
+            done += batches
+            if workspaces:
+                folders += self._remove_workspace(run_id)
         emptied = self._ledger.read(lambda store: empty_log(store.connection))
         shrunk = self._ledger.read(lambda store: shrink(store.connection)) if vacuum else None
         if shrunk:
@@ -145,9 +143,6 @@ class Retention:
             return []
         shutil.rmtree(folder)
         return [folder]
-
-    def _connection(self) -> SqlConnection:
-        return self._ledger.read(lambda store: store.connection)
 
     def _copies(self) -> tuple[Path, ...]:
         return tuple(sorted(self.state_dir.glob("*.before-*")))

@@ -30,6 +30,8 @@ _PRAGMAS: tuple[tuple[str, str, str], ...] = (
     ("foreign_keys", "on", "1"),
     ("fullfsync", "on", "1"),
     ("journal_size_limit", str(WAL_STRETCH_BYTES), str(WAL_STRETCH_BYTES)),
+    # Always, not only while bodies are removed: a row that grows leaves its old text behind.
+    ("secure_delete", "on", "1"),
 )
 MOUNTS = Path("/proc/self/mounts")
 _NETWORK_FILESYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph"})

@@ -1,22 +1,9 @@
-"""Make removed bodies unreadable in the file: freed bytes are overwritten, the log is emptied, the file may shrink."""
+"""Make removed bodies unreadable in the files: the log is emptied, and the file may shrink."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
-
 from perdure.model.errors import StoreError
 from perdure.ports.store import SqlConnection
-
-
-@contextmanager
-def overwriting(connection: SqlConnection) -> Generator[None]:
-    """Overwrite with zeros what is freed inside the ``with``."""
-    list(connection.rows("PRAGMA secure_delete = ON", {}))
-    try:
-        yield
-    finally:
-        list(connection.rows("PRAGMA secure_delete = OFF", {}))
 
 
 def empty_log(connection: SqlConnection) -> bool:
