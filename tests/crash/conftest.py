@@ -9,6 +9,7 @@ import pytest
 
 from tests.crash.loop import Bench
 from tests.crash.place import Place
+from tests.crash.support import end_started_lives
 
 MEMORY = Path("/dev/shm")
 
@@ -24,6 +25,13 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="perdure-crash-", dir=MEMORY) as folder:
         yield Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def no_life_is_left() -> Iterator[None]:
+    """A test that fails between the start and the end of a life leaves none to the tests after it."""
+    yield
+    end_started_lives()
 
 
 @pytest.fixture

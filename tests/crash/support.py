@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 AT_POINT = "PERDURE_TEST_CRASH_AT_POINT"
 AFTER_TOOL = "PERDURE_TEST_CRASH_AFTER_TOOL"
 CRASHED = 137
+_STARTED: list[subprocess.Popen[str]] = []
 _FIRED = re.compile(r"^PERDURE CRASH (?:at point \d+: )?(.*)$", re.MULTILINE)
 _UNFIRED = re.compile(r"crash knob did not fire: .*; (\d+) points were passed")
 
@@ -95,10 +96,24 @@ class Launcher:
 
 def start_life(order: Order, environ: dict[str, str] | None = None) -> subprocess.Popen[str]:
     """Start a life in an interpreter of its own, to be killed, stopped or raced from outside."""
-    return subprocess.Popen(
+    started = subprocess.Popen(
         [sys.executable, "-m", "tests.crash.child", order.text], cwd=ROOT, text=True,
         env={**os.environ, **(environ or {})}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
+    _STARTED.append(started)
+    return started
+
+
+def end_started_lives() -> None:
+    """End what a test that failed has left behind, so that it troubles no other test."""
+    while _STARTED:
+        process = _STARTED.pop()
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 def finish(process: subprocess.Popen[str]) -> Ended:

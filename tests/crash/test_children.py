@@ -151,7 +151,7 @@ def test_a_signal_ends_the_child_before_the_process_leaves(
     kinds = LedgerFile(Path(family.order.state_dir)).everything()["checkpoints"]
     assert sum("interrupt" in row for row in kinds) == 1
     bench.provider.release()
-    bench.provider.wait_for("effect", what=f"{family.order.inputs['tag']}:sent")
+    bench.provider.wait_for("effect", what=f"{family.order.inputs['tag']}:sent", timeout_seconds=15)
     assert bench.live(family.resume, {}).exit_code == 0
     assert counts(bench, family) == EFFECTS
 
@@ -206,7 +206,7 @@ def test_five_fast_signals_leave_one_record(bench: Bench, held: Held) -> None:
     kinds = LedgerFile(Path(family.order.state_dir)).everything()["checkpoints"]
     assert sum("interrupt" in row for row in kinds) == 1
     bench.provider.release()
-    bench.provider.wait_for("effect", what=f"{family.order.inputs['tag']}:sent")
+    bench.provider.wait_for("effect", what=f"{family.order.inputs['tag']}:sent", timeout_seconds=15)
     wait_until(lambda: not family.child_lives, "the orphan is gone")
     assert bench.live(family.resume, {}).exit_code == 0
     assert counts(bench, family) == EFFECTS

@@ -34,7 +34,7 @@ def test_a_reply_that_contradicts_a_verdict_is_believed_before_the_call_is_sent_
     order = bench.order(REFERENCE, "late")
     bench.provider.control("plain", what="late:asked", hold=True)
     owner = start_life(order)
-    bench.provider.wait_for("held", what="late:asked")
+    bench.provider.wait_for("held", what="late:asked", timeout_seconds=15)
     os.kill(owner.pid, signal.SIGSTOP)
     bench.provider.release()
     usurper = bench.live(replace(order, do="resume"), planted("the_living_are_taken_for_dead"))

@@ -67,7 +67,7 @@ def test_a_request_of_the_dead_that_lands_after_the_resume_began(bench: Bench, t
         bench.provider.control(kind, what=f"{tool}:{tool}", hold=True)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(bench.recover, REFERENCE, replace(order, do="resume"))
-        bench.provider.wait_for("in_flight" if tool == "keyed" else "effect", what=f"{tool}:{tool}")
+        bench.provider.wait_for("in_flight" if tool == "keyed" else "effect", what=f"{tool}:{tool}", timeout_seconds=15)
         bench.provider.release()
         assert waiting.result().answers == ()
 
@@ -139,7 +139,7 @@ def test_a_child_that_outlives_its_parent_may_still_send(bench: Bench) -> None:
         engine.resolve(waits.says["waiting_for"][0]["tool_call_id"], "did_not_happen")
     assert bench.counts("child") == {}
     bench.provider.release()
-    bench.provider.wait_for("effect", what="child:sent")
+    bench.provider.wait_for("effect", what="child:sent", timeout_seconds=15)
     finish(life)
     passage = bench.recover(BY_A_CHILD, resume)
     assert passage.answers == ()

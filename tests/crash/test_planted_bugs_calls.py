@@ -193,7 +193,7 @@ def late_reply(bench: Bench, tag: str, bug: str | None) -> tuple[int, str | None
     order = order_of(bench, "one", tag)
     bench.provider.control("plain", what=f"{tag}:one", hold=True)
     owner = start_life(order, planted(bug))
-    bench.provider.wait_for("held", what=f"{tag}:one")
+    bench.provider.wait_for("held", what=f"{tag}:one", timeout_seconds=15)
     os.kill(owner.pid, signal.SIGSTOP)
     bench.provider.release()
     usurper = live(bench, order, None, "the_living_are_taken_for_dead", resume=True)

@@ -21,7 +21,7 @@ def sent_twice_by_a_wrong_answer(bench: Bench, order: Order, held: str) -> Ended
     """Stop an owner before it reads an answer, let a person say that nothing happened, send again; how the owner ended."""
     bench.provider.control("searchable", what=held, hold=True)
     owner = start_life(order)
-    bench.provider.wait_for("held", what=held)
+    bench.provider.wait_for("held", what=held, timeout_seconds=15)
     os.kill(owner.pid, signal.SIGSTOP)
     bench.provider.release()
     usurper = bench.live(replace(order, do="resume"), planted("the_living_are_taken_for_dead"))
@@ -54,7 +54,7 @@ def test_a_late_no_of_an_old_owner_decides_nothing(bench: Bench) -> None:
     order = bench.order(Program("rules:declined_late", {}), "no")
     bench.provider.control("plain", what="no:one", hold=True)
     owner = start_life(order)
-    bench.provider.wait_for("held", what="no:one")
+    bench.provider.wait_for("held", what="no:one", timeout_seconds=15)
     os.kill(owner.pid, signal.SIGSTOP)
     bench.provider.release()
     resume = replace(order, do="resume")

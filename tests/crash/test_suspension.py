@@ -77,7 +77,7 @@ def test_a_send_in_flight_is_recorded_before_an_error_of_main_ends_the_run(bench
     order = bench.order(as_program("raises_beside_a_send", tool="doubtful"), "raises")
     bench.provider.control("keyed", what="raises:sends", hold=True)
     life = start_life(order)
-    bench.provider.wait_for("held", what="raises:sends")
+    bench.provider.wait_for("held", what="raises:sends", timeout_seconds=15)
     (Path(order.state_dir) / "workspaces" / order.run_id / "go").touch()
     bench.provider.control("keyed", what="raises:sends", delay_after_effect_seconds=0.1)
     assert bench.provider.release("keyed") == 1
@@ -152,7 +152,7 @@ def test_the_late_return_of_a_sync_tool_is_its_outcome(bench: Bench, function: s
     assert statuses(order) == dict.fromkeys(names, "succeeded")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_calls_from_threads_happen_once_wherever_the_run_is_killed(bench: Bench) -> None:
     passages = bench.loop(THREADS)
     assert sum(1 for passage in passages if passage.crashed_at) >= 30

@@ -6,7 +6,7 @@ from tests.crash.loop import SOME, Bench, WrongCount, WrongWait, kinds_of_points
 from tests.crash.programs import STUBBORN, model_loop
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("function", ["main", "main_async"])
 def test_what_a_random_model_asks_for_is_done_once_wherever_it_is_killed(bench: Bench, function: str) -> None:
     passages = bench.loop(model_loop(function), every=SOME)
@@ -17,7 +17,7 @@ def test_what_a_random_model_asks_for_is_done_once_wherever_it_is_killed(bench: 
         assert {"before bind_turn_call", "before challenge_call"} <= set(kinds_of_points(passages))
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_a_model_that_cites_one_receipt_again_and_again_gets_one_more(bench: Bench) -> None:
     passages = bench.loop(STUBBORN, every=SOME)
     assert sum(1 for passage in passages if passage.crashed_at) >= 40 // SOME
