@@ -112,7 +112,7 @@ def started(desk: Desk) -> subprocess.Popen[str]:
 @pytest.mark.timeout(60)
 def test_a_watch_survives_the_death_of_the_run_s_process_and_leaves_with_the_run_s_code(desk: Desk) -> None:
     owner = started(desk)
-    watch = TerminalSession(desk, ("runs", "watch", "w"), {})
+    watch = TerminalSession(desk, ("runs", "watch", "w", "--until", "ended"), {})
     watch.shows("w.1 fetch: running")
     watch.shows("read / crawl")
     watch.shows(f"process {owner.pid}")

@@ -171,6 +171,8 @@ def test_a_deadline_that_passes_closes_the_question_about_a_budget_which_is_aske
         job.clock.advance(hours=2)
         late = engine.outcome("r1")
         assert (late.status, late.exit_code, late.waiting_for) == (RunStatus.FAILED, 8, ())
+        assert late.way_on.startswith("go on with: perdure resume r1 "), late.way_on
+        assert late.way_on.endswith("--grant deadline=+2h"), late.way_on
         assert engine.inbox() == []
         again = job.live_in(engine, over_budget(outside), grant={"deadline": "+2h"})
         (second,) = again.waiting_for

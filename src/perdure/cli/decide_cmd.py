@@ -103,7 +103,7 @@ def answer(options: argparse.Namespace, output: Output) -> int:
         lambda: f"{options.question}: {visible(options.text)}\n",
     )
     if found.status == "queued":
-        note(f"run {run_id}: {found.status}; go on with: {found.go_on_command}")
+        note(f"run {run_id}: {found.status}; {found.way_on}")
     return 0
 
 
@@ -142,4 +142,4 @@ def _say_where(engine: Engine, run_id: str) -> None:
         note(f"run {found.run_id} has ended ({found.status}); its program does not see this unless it is resumed")
     if found.status in ("waiting", "queued"):
         more = f"{len(found.waiting_for)} more to decide, see perdure inbox; " if found.waiting_for else ""
-        note(f"run {found.run_id}: {found.status}; {more}go on with: {found.go_on_command}")
+        note(f"run {found.run_id}: {found.status}; {more}{found.way_on}")

@@ -45,7 +45,7 @@ def block(now: Progress, *, unicode: bool) -> list[str]:
     for item in now.waits:
         lines.append(_labelled("waits", item.summary))
         lines += [_labelled("", command) for command in item.commands]
-    if now.status != "succeeded":
+    if now.resume_command and now.status not in ("succeeded", "cancelled"):
         lines.append(_labelled("resume", now.resume_command))
     return [visible(line) for line in lines]
 

@@ -6,6 +6,7 @@ import argparse
 
 from perdure.cli.opening import engine_of
 from perdure.cli.output import Output, note
+from perdure.cli.values import duration_of
 from perdure.model.errors import UsageError
 
 _ALONE = ("wait", "kill_owner", "grant")
@@ -44,6 +45,6 @@ def _max_age_seconds(options: argparse.Namespace) -> float:
     if options.max_age is None:
         return DEFAULT_MAX_AGE_SECONDS
     try:
-        return parse_duration(options.max_age)
+        return parse_duration(duration_of(options.max_age))
     except ValueError as problem:
         raise UsageError(f"--max-age: {problem}", next_command="perdure resume --help") from None

@@ -192,7 +192,7 @@ def _interrupted(output: Output, engine: Engine, run_id: str, code: int) -> int:
         return code
     document = run_document(found)
     output.answer(document, lambda: summary(found, document))
-    note(f"run {run_id}: stopped by {signal_name}", f"  go on with: {found.go_on_command}")
+    note(f"run {run_id}: stopped by {signal_name}", *([f"  {found.way_on}"] if found.way_on else []))
     return code
 
 

@@ -64,7 +64,7 @@ def _commands(call: Mapping[str, Any], run: Outcome) -> list[str]:
         return list(call["commands"])
     ended_it = run.status == "failed" and call["status"] == "failed" and call["error_code"] != "denied"
     if ended_it or (run.status in _LIVE and call["status"] in ("prepared", "running", "in_doubt")):
-        return [run.resume_command]
+        return [run.go_on_command] if run.go_on_command else []
     return []
 
 

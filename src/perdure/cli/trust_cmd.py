@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.cli.failure import with_flags
 from perdure.cli.opening import engine_of, flags_of, ledger_of, settings_of
 from perdure.cli.output import Output, note, visible
+from perdure.cli.values import duration_of
 from perdure.core.doctor import Level
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def db_prune(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure db prune``."""
     with engine_of(options) as engine:
         found = engine.prune(
-            older_than=options.older_than,
+            older_than=duration_of(options.older_than),
             dry_run=options.dry_run,
             workspaces=options.workspaces,
             vacuum=options.vacuum,

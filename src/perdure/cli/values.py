@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, cast
 
 from perdure.core.codec import Unstorable, from_tagged, to_tagged
@@ -48,3 +49,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(built) != len(pairs):
         raise ValueError("a key stands twice in an object")
     return built
+
+
+def duration_of(text: str) -> str | float:
+    """Return a duration as it was typed; a bare number is a number of seconds, as it is in a file."""
+    return float(text) if re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,12})?", text) else text

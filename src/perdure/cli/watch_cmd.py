@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.2
 REDRAW_SECONDS = 1.0
+UNDRIVEN_EXIT = 6  # it waits for a person who goes on with it
 
 
 def watch(options: argparse.Namespace, output: Output) -> int:
@@ -41,9 +42,11 @@ def watch(options: argparse.Namespace, output: Output) -> int:
         else:
             _print_lines(watcher, output, options.until)
         found = watcher.outcome()
-    if output.form == "json":
-        return print_outcome(output, found)
-    return found.exit_code
+        code = print_outcome(output, found) if output.form == "json" else found.exit_code
+    if watcher.is_undriven():
+        note(f"run {found.run_id}: nobody drives it; {found.way_on}")
+        return UNDRIVEN_EXIT
+    return code
 
 
 def _stream(watcher: Watcher, output: Output, until: str) -> None:

@@ -93,7 +93,7 @@ def _agent_target(value: str) -> str:
 def _source(value: str) -> str:
     kind, _, rest = value.partition(":")
     if kind not in SECRET_SOURCES or not rest:
-        raise ValueError("is no source of a secret: env:NAME, file:PATH or cmd:COMMAND; never write the secret itself")
+        raise ValueError("is no source of a secret; write env:NAME, file:PATH or cmd:COMMAND, never the secret itself")
     return value
 
 

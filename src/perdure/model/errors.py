@@ -176,6 +176,7 @@ class DeadlineExceeded(PerdureError):
     code = "PERDURE-132"
     exit_code = 8
     default_safe = "No new call was started after the deadline."
+    default_next = "perdure resume @last --grant deadline=+2h"
 
 
 class SimulationMissing(PerdureError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -218,9 +218,18 @@ class Outcome:
 
     @property
     def go_on_command(self) -> str:
-        """What lets the run go on: with a grant where it waits for a budget, since without one it would pause again."""
-        granting = [item.commands[0] for item in self.waiting_for if item.kind == WaitReason.BUDGET and item.commands]
-        return granting[0] if self.reason == WaitReason.BUDGET and granting else self.resume_command
+        """What lets the run go on: with a grant where a budget or the deadline stopped it; nothing where nothing does.
+
+        Nothing does where the run succeeded or was cancelled, or where a denial ended it.
+        """
+        return going_on(self.status, self.reason, self.error_code, self.resume_command, self.waiting_for)
+
+    @property
+    def way_on(self) -> str:
+        """The line that a person reads of how the run goes on; empty where it has succeeded or was cancelled."""
+        if self.go_on_command:
+            return f"go on with: {self.go_on_command}"
+        return DENIAL_STANDS if self.status is RunStatus.FAILED else ""
 
     @property
     def exit_code(self) -> int:
@@ -232,6 +241,32 @@ class Outcome:
         if self.status is RunStatus.WAITING:
             return _WAITING_EXIT.get(self.reason or "", 6)
         return {"deadline": 8, "denied": 9, "simulation_missing": 2}.get(self.error_code or "", 1)
+
+
+DENIAL_STANDS = "the denial stands in every life of this run; for another answer start a new run"
+_LATER = "deadline=+2h"
+
+
+def going_on(
+    status: str, reason: str | None, error_code: str | None, resume_command: str, waits: Sequence[Waiting]
+) -> str:
+    """Return the command that lets a run go on, or nothing where no command does.
+
+    Args:
+        resume_command: what goes on with a run that nothing keeps from it.
+        waits: what the run waits for.
+    """
+    if status in (RunStatus.SUCCEEDED, RunStatus.CANCELLED):
+        return ""
+    if status == RunStatus.FAILED and error_code == "denied":
+        return ""
+    if status == RunStatus.FAILED and error_code == "deadline":
+        command, _, _ = resume_command.partition("   #")
+        if command.startswith("engine.resume("):
+            return f"{command[:-1]}, grant={{'deadline': '+2h'}})"
+        return f"{command} --grant {_LATER}" if command.startswith("perdure ") else resume_command
+    granting = [item.commands[0] for item in waits if item.kind == WaitReason.BUDGET and item.commands]
+    return granting[0] if reason == WaitReason.BUDGET and granting else resume_command
 
 
 _WAITING_EXIT: dict[str, int] = {WaitReason.IN_DOUBT: 7, WaitReason.TIMER: 10, WaitReason.STORAGE: 4}

@@ -13,7 +13,7 @@ from typing import Any
 from perdure.config.settings import resolve
 from perdure.engine import AnyTool, Engine
 from perdure.model.errors import PerdureError
-from perdure.model.run import Outcome, RunStatus
+from perdure.model.run import Outcome
 from perdure.ports.clock import Clock
 from perdure.runtime.agent import LoadedFar, loading
 from perdure.runtime.life import Tuning
@@ -180,6 +180,6 @@ def lines_of(outcome: Outcome) -> list[str]:
         lines.extend(f"    {command}" for command in item.commands)
     if outcome.unmet and outcome.status.ended:  # a life that waits may still ask for them in the next one
         lines.append(f"  {outcome.unmet} effect(s) of an earlier life were not asked for by this one")
-    if outcome.status not in (RunStatus.SUCCEEDED, RunStatus.CANCELLED):
-        lines.append(f"  go on with: {outcome.go_on_command}")
+    if outcome.way_on:
+        lines.append(f"  {outcome.way_on}")
     return lines

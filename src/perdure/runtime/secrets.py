@@ -188,7 +188,7 @@ def check_source(source: str) -> None:
     """
     kind, colon, rest = source.partition(":")
     if kind not in SOURCES or not colon or not rest:
-        raise UsageError(f"{said(source)!r} is no source of a secret: env:NAME, file:PATH or cmd:COMMAND")
+        raise UsageError(f"{said(source)!r} is no source of a secret; write env:NAME, file:PATH or cmd:COMMAND")
 
 
 class _LogFilter(logging.Filter):

@@ -6,6 +6,7 @@ a member that is undone leaves no trace.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from perdure.core import conditions
@@ -280,7 +281,10 @@ def deadline_problem(life: Life) -> DeadlineExceeded | None:
     deadline = life.run.deadline_at
     if deadline is None or parse_time(life.now()) < parse_time(deadline):
         return None
-    return DeadlineExceeded(f"the deadline {deadline} of run {life.run_id} has passed")
+    return DeadlineExceeded(
+        f"the deadline {deadline} of run {life.run_id} has passed",
+        next_command=f"perdure resume {shlex.quote(life.run_id)} --grant deadline=+2h",
+    )
 
 
 def _check_deadline(life: Life) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.budget import Limit
 from perdure.model.errors import NotFound
-from perdure.model.run import Outcome, RunRow, RunStatus, Waiting
+from perdure.model.run import Outcome, RunRow, RunStatus, Waiting, going_on
 from perdure.model.toolcall import INNER_NAMESPACES
 from perdure.ports.clock import Clock, after, seconds_between
 from perdure.runtime import report
@@ -173,10 +173,14 @@ class Watcher:
         """Return whether there is nothing more to stay for.
 
         Args:
-            until: ``waits`` (the run has ended, or waits) or ``ended``.
+            until: ``waits`` (the run has ended, or waits, or nobody drives it) or ``ended``.
         """
         status = RunStatus(self._run["status"])
-        return status.ended or (until == WAITS and status is RunStatus.WAITING)
+        return status.ended or (until == WAITS and (status is RunStatus.WAITING or self.is_undriven()))
+
+    def is_undriven(self) -> bool:
+        """Return whether nobody works on the run until somebody goes on with it: it is queued, or its owner is gone."""
+        return self._run["status"] == RunStatus.QUEUED or owner_gone(self._run) is not None
 
     def outcome(self) -> Outcome:
         """Return where the run stands."""
@@ -208,7 +212,7 @@ class Watcher:
             calls=self._counts,
             bars=_bars(standings(self._store, self.run_id), active - float(run["active_seconds"])),
             waits=tuple(waits),
-            resume_command=report.resume_command(row, self._flags) if row is not None else "",
+            resume_command=_way_on(row, waits, self._flags) if row is not None else "",
             error=f"{run['error_code']}: {run['error_detail']}" if run["error_code"] else None,
         )
 
@@ -217,6 +221,11 @@ class Watcher:
         if found is None:
             return None
         return {**found, "for_seconds": max(0.0, seconds_between(found["updated_at"], now))}
+
+
+def _way_on(row: RunRow, waits: list[Waiting], flags: str) -> str:
+    """Return the command that goes on with a run; nothing where none does."""
+    return going_on(row.status, row.reason, row.error_code, report.resume_command(row, flags), waits)
 
 
 def _active_seconds(run: dict[str, Any], now: str, *, alive: bool) -> float:

@@ -37,12 +37,17 @@ def add_to(commands: Commands) -> None:
     cancel.add_argument("runs", metavar="RUN", nargs="+", help="ids, unique prefixes, or @last")
     cancel.add_argument("--reason", metavar="TEXT", default="", help="kept with the run")
     cancel.add_argument("--kill-owner", action="store_true", help="kill the process that drives the run first")
-    watch = runs.add("watch", "show what a run does, until it ends or waits; its exit code is returned", _WATCH)
+    watch = runs.add(
+        "watch", "show what a run does, until it ends, waits or nobody drives it; its exit code is returned", _WATCH
+    )
     watch.add_argument(
         "run", metavar="RUN", nargs="?", default="@last", help="its id, a unique prefix, or @last (@last)"
     )
     watch.add_argument(
-        "--until", choices=("waits", "ended"), default="waits", help="ended: stay while it waits (waits)"
+        "--until",
+        choices=("waits", "ended"),
+        default="waits",
+        help="ended: stay while it waits, or nobody drives it (waits)",
     )
     watch.add_argument("--since", metavar="CURSOR", help="what came after this event; 'start' is the beginning")
     run_id(runs.add("export", "write the files of a run anew from the ledger", ("files_cmd", "export")))

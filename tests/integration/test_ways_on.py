@@ -1,0 +1,112 @@
+"""What a person is told to type next works when it is typed, and nothing is offered where nothing helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import tool
+from perdure.cli.main import main as command_line
+from perdure.model.run import DENIAL_STANDS, RunStatus, going_on
+from perdure.quick import lines_of
+from tests.integration.engine_support import Outside, mailer, open_engine
+
+RESUME = "perdure resume w47 --state-dir here"
+
+
+@tool(side_effect_class="external", approval="always")
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+def type_in(folder: Path, *words: str) -> int:
+    return command_line(["--state-dir", str(folder / "state"), *words])
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "resume", "told"),
+    [
+        (RunStatus.FAILED, "deadline", RESUME, f"{RESUME} --grant deadline=+2h"),
+        (
+            RunStatus.FAILED,
+            "deadline",
+            "engine.resume('w', main=...)   # said",
+            "engine.resume('w', main=..., grant={'deadline': '+2h'})",
+        ),
+        (RunStatus.FAILED, "denied", RESUME, ""),
+        (RunStatus.FAILED, "ValueError", RESUME, RESUME),
+        (RunStatus.CANCELLED, None, RESUME, ""),
+        (RunStatus.SUCCEEDED, None, RESUME, ""),
+        (RunStatus.QUEUED, None, RESUME, RESUME),
+    ],
+)
+def test_the_command_that_goes_on_is_one_that_does(status: str, error: str | None, resume: str, told: str) -> None:
+    assert going_on(status, None, error, resume, ()) == told
+
+
+def test_the_error_of_a_deadline_offers_more_time() -> None:
+    assert perdure.DeadlineExceeded("late").next_command.endswith("--grant deadline=+2h")
+
+
+def asks(folder: Path) -> str:
+    """Leave a run behind that waits for an approval, and return the question."""
+    with open_engine(folder) as engine:
+        (item,) = engine.run(lambda _run: pay(5), run_id="p").waiting_for
+    return item.id
+
+
+def test_a_denial_is_said_to_stand_and_no_resume_is_offered(tmp_path: Path) -> None:
+    asked = asks(tmp_path)
+    with open_engine(tmp_path) as engine:
+        engine.deny(asked, reason="too much")
+        found = engine.resume("p", main=lambda _run: pay(5))
+    assert (found.status, found.error_code) == ("failed", "denied")
+    assert lines_of(found)[-1] == f"  {DENIAL_STANDS}"
+
+
+def test_the_watch_of_a_cancelled_run_offers_no_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asks(tmp_path)
+    assert type_in(tmp_path, "runs", "cancel", "p") == 0
+    capsys.readouterr()
+    assert type_in(tmp_path, "runs", "watch", "p") == 11
+    said = capsys.readouterr()
+    assert "cancelled" in said.out
+    assert "resume" not in said.out + said.err
+
+
+@pytest.mark.parametrize("form", ["table", "json", "jsonl"])
+def test_the_watch_of_a_queued_run_that_nobody_drives_says_so_and_leaves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    asked = asks(tmp_path)
+    with open_engine(tmp_path) as engine:
+        engine.approve(asked)
+        assert engine.outcome("p").status == "queued"
+    assert type_in(tmp_path, "runs", "watch", "p", "-o", form) == 6
+    assert "nobody drives it; go on with: " in capsys.readouterr().err
+
+
+def test_a_bare_number_on_the_command_line_is_a_number_of_seconds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    send: Any = mailer(Outside())
+    with open_engine(tmp_path) as engine:
+        engine.run(lambda _run: send("ann"), run_id="r1")
+    assert type_in(tmp_path, "db", "prune", "--dry-run", "--older-than", "3") == 0
+    assert capsys.readouterr().out.startswith("0 runs")
+    assert type_in(tmp_path, "db", "prune", "--dry-run", "--older-than", "0") == 0
+    assert capsys.readouterr().out.startswith("1 run")
+    assert type_in(tmp_path, "resume", "--all", "--max-age", "3") == 0
+
+
+def test_the_forms_of_a_secret_s_source_are_told_in_clear(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = tmp_path / "o.job.yaml"
+    job.write_text("perdure: 1\nname: o\nagent: o.py:main\nsecrets: {A: 'vault:x'}\n", encoding="utf-8")
+    assert type_in(tmp_path, "run", str(job)) == 2
+    said = capsys.readouterr().err
+    assert "env:NAME, file:PATH or cmd:COMMAND" in said
+    assert "redacted" not in said
