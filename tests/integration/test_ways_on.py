@@ -110,3 +110,52 @@ def test_the_forms_of_a_secret_s_source_are_told_in_clear(tmp_path: Path, capsys
     said = capsys.readouterr().err
     assert "env:NAME, file:PATH or cmd:COMMAND" in said
     assert "redacted" not in said
+
+
+def test_a_dry_prune_counts_what_would_go_and_marks_what_could_not_be_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    send: Any = mailer(Outside())
+
+    def bad(_run: Any) -> None:
+        send("bob", "hello " * 2000)
+        raise ValueError("bad")
+
+    with open_engine(tmp_path) as engine:
+        engine.run(lambda _run: send("ann"), run_id="good")
+        engine.run(bad, run_id="bad")
+        told = engine.prune(older_than=0, dry_run=True)
+    assert type_in(tmp_path, "db", "prune", "--older-than", "0", "--dry-run") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"2 runs would lose their bodies ({told.calls} calls, {told.bytes} bytes)"
+    assert lines[1:] == ["  good", "  bad   failed: could not be resumed afterwards"]
+    with open_engine(tmp_path) as engine:
+        done = engine.prune(older_than=0)
+    assert (told.runs, told.failed, told.calls, told.bytes) == (done.runs, done.failed, done.calls, done.bytes)
+    assert (done.calls, done.bytes > 12_000) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["run", "resume", "runs", "calls", "inbox"])
+def test_help_on_a_command_is_what_its_help_flag_prints(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line(["help", command]) == 0
+    told = capsys.readouterr().out
+    assert command_line([command, "--help"]) == 0
+    assert told == capsys.readouterr().out
+    assert told.startswith(f"usage: perdure {command} ")
+
+
+@pytest.mark.parametrize(
+    ("words", "near", "own"),
+    [
+        (("run", "a.py:main", "--runid", "x"), "did you mean --run-id?", "perdure run --help"),
+        (("runs", "watch", "x", "--unti=ended"), "did you mean --until?", "perdure runs watch --help"),
+        (("--state-dir", "s", "runs", "ls", "--lmit", "3"), "did you mean --limit?", "perdure runs ls --help"),
+    ],
+)
+def test_an_unknown_flag_is_told_by_the_command_that_does_not_know_it(
+    words: tuple[str, ...], near: str, own: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command_line(list(words)) == 2
+    said = capsys.readouterr().err
+    assert near in said.splitlines()[0]
+    assert own in said.splitlines()[2].replace("--state-dir s ", "")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from perdure.cli.opening import engine_of
 from perdure.cli.output import Output, note, visible
 from perdure.cli.run_cmd import go_on
 from perdure.cli.values import mapping_of, value_of
-from perdure.model.errors import UsageError
+from perdure.model.errors import PerdureError, UsageError
 
 if TYPE_CHECKING:
     from perdure.engine import Engine
@@ -96,7 +98,8 @@ def answer(options: argparse.Namespace, output: Output) -> int:
         run_id = engine.run_of_question(options.question)
         if options.resume:
             note(f"{options.question}: {options.text}")
-            return go_on(output, engine, run_id)
+            with _kept():
+                return go_on(output, engine, run_id)
         found = engine.outcome(run_id)
     output.answer(
         {"schema": "perdure.answer/v1", "id": options.question, "answer": options.text, "run_id": run_id},
@@ -128,11 +131,22 @@ def _after_all(options: argparse.Namespace, output: Output, engine: Engine, rows
 def _after(options: argparse.Namespace, output: Output, engine: Engine, row: CallRow) -> int:
     if options.resume:
         note(f"{row.tool_call_id} ({row.tool_name}): {row.status}")
-        return go_on(output, engine, row.run_id)
+        with _kept():
+            return go_on(output, engine, row.run_id)
     document = call_document(engine, row.tool_call_id)
     output.answer(document, lambda: f"{row.tool_call_id} ({visible(row.tool_name)}): {row.status}\n")
     _say_where(engine, row.run_id)
     return 0
+
+
+@contextmanager
+def _kept() -> Generator[None]:
+    """Let a refusal to resume say that the answer stands all the same."""
+    try:
+        yield
+    except PerdureError as problem:
+        problem.safe = f"The answer is kept; do not give it again. {problem.safe}"
+        raise
 
 
 def _say_where(engine: Engine, run_id: str) -> None:

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import resources
 
 from perdure.cli.output import Output
+from perdure.cli.parser import NOUNS
 from perdure.model.errors import NotFound
 
 PARTS = ("What happened", "Why", "What is safe", "What to do", "Example")
@@ -73,9 +74,18 @@ def help_on(options: argparse.Namespace, output: Output) -> int:
     elif topic is not None:
         document = {"schema": "perdure.help_topic/v1", **asdict(topic)}
         output.answer(document, lambda: f"{topic.title}\n\n{topic.text}\n")
+    elif options.subject in NOUNS:
+        return _of_command(options.subject)
     else:
         raise _nothing(options.subject)
     return 0
+
+
+def _of_command(name: str) -> int:
+    """Print what ``--help`` prints of a command."""
+    from perdure.cli.main import main
+
+    return main([name, "--help"])
 
 
 def _list(output: Output) -> int:
@@ -100,6 +110,6 @@ def told(entry: Entry) -> str:
 
 
 def _nothing(subject: str) -> NotFound:
-    near = difflib.get_close_matches(subject, [*topics(), *entries()], n=1)
+    near = difflib.get_close_matches(subject, [*topics(), *entries(), *NOUNS], n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return NotFound(f"there is no help on {subject!r}{hint}", next_command="perdure help")

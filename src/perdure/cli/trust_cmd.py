@@ -187,6 +187,7 @@ def db_prune(options: argparse.Namespace, output: Output) -> int:
         "schema": "perdure.db_prune/v1",
         "dry_run": options.dry_run,
         "runs": list(found.runs),
+        "failed": list(found.failed),
         "kept": [{"run_id": run_id, "why": why} for run_id, why in found.kept],
         "calls": found.calls,
         "bytes": found.bytes,
@@ -197,6 +198,8 @@ def db_prune(options: argparse.Namespace, output: Output) -> int:
     }
     verb = "would lose" if options.dry_run else "lost"
     lines = [f"{len(found.runs)} runs {verb} their bodies ({found.calls} calls, {found.bytes} bytes)"]
+    never = "could not be resumed afterwards" if options.dry_run else "cannot be resumed any more"
+    lines += [f"  {visible(it)}" + (f"   failed: {never}" if it in found.failed else "") for it in found.runs]
     lines += [f"  kept {visible(run_id)}: {why}" for run_id, why in found.kept]
     lines += [f"  removed {path}" for path in found.workspaces]
     output.answer(document, lambda: "\n".join(lines) + "\n")

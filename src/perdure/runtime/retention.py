@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perdure.core.duration import parse_duration
 from perdure.model.errors import UsageError
+from perdure.model.run import RunRow, RunStatus
 from perdure.ports.clock import after
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings
@@ -25,6 +26,7 @@ class Pruned:
 
     Args:
         runs: whose bodies are gone.
+        failed: those of them that could have been resumed with their bodies.
         kept: ended runs that are old enough, each with what still needs its bodies.
         calls: how many calls were looked at.
         bytes: how much text was removed.
@@ -42,6 +44,7 @@ class Pruned:
     log_emptied: bool | None = None
     shrunk: bool | None = None
     copies: tuple[Path, ...] = ()
+    failed: tuple[str, ...] = ()
 
 
 class Retention:
@@ -83,9 +86,17 @@ class Retention:
         needs = {run_id: self._needed_by(run_id) for run_id, _ in found}
         kept = tuple((run_id, why) for run_id, why in needs.items() if why is not None)
         chosen = tuple(run_id for run_id, why in needs.items() if why is None)
+        failed = self._failed(chosen)
         if dry_run:
-            return Pruned(runs=chosen, kept=kept, copies=self._copies())
-        return self._prune(chosen, kept, workspaces=workspaces, vacuum=vacuum)
+            weighed = [self._ledger.read(_weighing(run_id)) for run_id in chosen]
+            calls, size = sum(item.calls for item in weighed), sum(item.bytes for item in weighed)
+            return Pruned(runs=chosen, kept=kept, failed=failed, calls=calls, bytes=size, copies=self._copies())
+        done = self._prune(chosen, kept, workspaces=workspaces, vacuum=vacuum)
+        return replace(done, failed=tuple(run_id for run_id in failed if run_id in done.runs))
+
+    def _failed(self, chosen: tuple[str, ...]) -> tuple[str, ...]:
+        rows = [self._ledger.read(_getting(run_id)) for run_id in chosen]
+        return tuple(row.run_id for row in rows if row is not None and row.status is RunStatus.FAILED)
 
     def _needed_by(self, run_id: str) -> str | None:
         return self._ledger.read(lambda store: store.pruning.needed_by(run_id))
@@ -150,3 +161,11 @@ class Retention:
 
 def _stripping(run_id: str, last: int) -> Callable[[SqlStore], Batch]:
     return lambda store: store.pruning.strip(run_id, last)
+
+
+def _weighing(run_id: str) -> Callable[[SqlStore], Batch]:
+    return lambda store: store.pruning.weigh(run_id)
+
+
+def _getting(run_id: str) -> Callable[[SqlStore], RunRow | None]:
+    return lambda store: store.runs.get(run_id)

@@ -49,6 +49,24 @@ class PruningRows:
         fork = self._do.one("forks_with_bodies", run_id=run_id)
         return None if fork is None else f"run {fork[0]} was forked from it"
 
+    def weigh(self, run_id: str) -> Batch:
+        """Return what ``strip`` would remove of a run, and remove nothing; a body that others share counts too."""
+        calls, freed, last = 0, 0, 0
+        while rows := list(self._do.rows("stored_bodies", run_id=run_id, after=last, limit=BATCH)):
+            calls, last = calls + len(rows), rows[-1][0]
+            freed += sum(
+                evidence + self._weight(request) + self._weight(response) for _, request, response, evidence in rows
+            )
+        return Batch(calls, freed, None)
+
+    def _weight(self, kept: str | None) -> int:
+        if kept is None or PRUNED in kept:
+            return 0
+        if not kept.startswith(PAYLOAD_MARK):
+            return len(kept)
+        body = self._do.one("get_payload", sha256=kept[len(PAYLOAD_MARK) :])
+        return len(kept) + (len(body[0]) if body is not None else 0)
+
     def begin(self, run_id: str, now: str) -> bool:
         """Mark a run as pruned before its first body goes, and return whether it was ended and not yet marked."""
         result = next((row[0] for row in self._do.told("stored_result", run_id=run_id)), None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+import difflib
+from typing import Any, NoReturn
 
 from perdure.model.errors import UsageError
 
@@ -12,7 +13,22 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are ours: same shape, same code, one place where they are printed."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, next_command=f"{self.prog} --help")
+        raise UsageError(message + self._nearest(message), next_command=f"{self.prog} --help")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what is unknown here, where the command's own flags are known, and not in the parser above it."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def _nearest(self, message: str) -> str:
+        """Return the flag that somebody may have meant by an unknown one."""
+        head, _, rest = message.partition("unrecognized arguments: ")
+        if head or not rest.startswith("--"):
+            return ""
+        near = difflib.get_close_matches(rest.split()[0].split("=")[0], list(self._option_string_actions), n=1)
+        return f"; did you mean {near[0]}?" if near else ""
 
 
 class Commands:

@@ -37,7 +37,10 @@ def add_to(commands: Commands) -> None:
         "help", "tell what an error code means and what to do; needs no network", ("help_cmd", "help_on")
     )
     told.add_argument(
-        "subject", metavar="CODE|TOPIC", nargs="?", help="PERDURE-NNN, exit-codes, in-doubt, …; else a list"
+        "subject",
+        metavar="CODE|TOPIC|COMMAND",
+        nargs="?",
+        help="PERDURE-NNN, exit-codes, in-doubt, run, …; else a list",
     )
 
 
