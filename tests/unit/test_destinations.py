@@ -99,6 +99,7 @@ def test_what_leads_to_an_allowed_host_or_nowhere_passes(value: object) -> None:
         ("boss@evil.example", "evil.example"),
         ('"a@good.example"@evil.example', "evil.example"),
         ("boss@good.example,x@evil.example", "evil.example"),
+        ("a@ good.example@evil.example", "evil.example"),
         ("root@localhost", "localhost"),
         ("http://böse.example/", "böse.example"),
         ("http://xn--bse-sna.example/", "xn--bse-sna.example"),

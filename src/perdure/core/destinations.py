@@ -16,7 +16,8 @@ from typing import Any, cast
 _SPECIAL = re.compile(r"(?:https?|wss?|ftps?|sftp|ssh|git)\s*:[/\\]*", re.IGNORECASE)
 _ANY_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:[/\\]{2}", re.IGNORECASE)
 _BARE = re.compile(r"(?<![a-z0-9:/\\.@-])(?:[/\\]{2}|www\.)(?=[^\s/\\])", re.IGNORECASE)
-_ADDRESS = re.compile(r"[^\s@<>,;]@\s*(\[[^\]\s]*\]|[^\s@<>,;()\"'/\\?#\]}|]+)")
+_ADDRESS = re.compile(r"(?<=[^\s@<>,;])@(?=\s*(\[[^\]\s]*\]|[^\s@<>,;()\"'/\\?#\]}|]+))")
+"""Consumes nothing but the ``@``: what follows one may itself be the name before the next."""
 _HOST_PARAMETERS = frozenset(
     (
         *("url", "uri", "urls", "uris", "href", "link", "links", "base_url", "webhook", "callback", "origin", "site"),
