@@ -163,7 +163,9 @@ def test_looking_makes_no_ledger(tmp_path: Path) -> None:
     for words, key in ((("runs", "ls"), "runs"), (("calls", "ls"), "calls"), (("inbox",), "items")):
         said = desk.type(*words, "-o", "json")
         assert (said.code, said.document[key]) == (0, [])
+        assert said.document["ledger"] is None
         assert "there is no ledger at " in said.err
+        assert "nothing waits" not in said.err
     found = desk.type("db", "path", "-o", "json").document
     assert (found["schema"], found["exists"]) == ("perdure.db/v1", False)
     assert list(tmp_path.iterdir()) == []

@@ -90,6 +90,10 @@ def test_a_stopped_run_prints_how_to_go_on(desk: Desk, number: signal.Signals, f
     assert "Traceback" not in said.err
     assert f"stopped by {number.name}" in said.err
     assert "go on with: perdure resume s" in said.err
+    shown = desk.type("runs", "show", "s").out
+    assert "running (interrupted; nobody drives it)" in shown
+    assert shown.rstrip().endswith("go on with: perdure resume s")
+    assert "1 run was interrupted: perdure resume --all" in desk.type("inbox").err
     (desk.folder / "released").touch()
     resumed = desk.paste(said.document["resume_command"])
     assert resumed.code == 0

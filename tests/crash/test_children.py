@@ -186,6 +186,7 @@ def test_a_second_signal_leaves_at_once_and_a_child_that_lives_on_is_quarantined
 
     wait_until(left, "a later signal is obeyed at once")
     assert family.process.returncode == LEFT_BY_SIGNAL[number]
+    assert any("left at once" in line and "perdure resume job" in line for line in family.process.stderr)
     assert time.monotonic() - begun < 3, "it did not wait for what is in flight"
     assert family.child_lives
     waits = bench.live(family.resume, {})

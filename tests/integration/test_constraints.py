@@ -225,7 +225,7 @@ def test_an_expected_output_that_is_missing_is_no_success(tmp_path: Path, condit
     job = Job(tmp_path, condition)
     found = job.life(lambda run: "done, I promise")
     assert (found.status, found.error_code) == ("failed", "ConditionsUnmet")
-    assert "a.txt is not in the workspace" in str(found.error_detail)
+    assert "a.txt is not in the workspace: make the program write it, then resume" in str(found.error_detail)
     assert job.life(lambda run: (run.workspace / "a.txt").write_text("a", "utf-8")).status == "succeeded"
 
 

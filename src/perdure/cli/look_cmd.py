@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.columns import Cell, Columns, of, time_of
-from perdure.cli.opening import NoLedger, engine_of
+from perdure.cli.opening import NoLedger, engine_of, flags_of
 from perdure.cli.output import Output, fields, note, shown, visible
 
 if TYPE_CHECKING:
@@ -27,13 +27,14 @@ def runs_ls(options: argparse.Namespace, output: Output) -> int:
     _times(options, output)
     columns = _run_columns(output)
     names = columns.chosen(options.columns, output)
+    beside: dict[str, None] = {}
     try:
         with engine_of(options) as engine:
             limit = options.limit or ENDLESS
             rows = engine.runs(status=options.status, limit=limit, name=options.name, since=options.since)
     except NoLedger as problem:
         note(problem.message)
-        rows = []
+        rows, beside = [], {"ledger": None}
     listed: list[dict[str, Any]] = [
         {
             "run_id": row.run_id,
@@ -51,7 +52,7 @@ def runs_ls(options: argparse.Namespace, output: Output) -> int:
         }
         for row in rows
     ]
-    document = {"schema": "perdure.runs/v1", "runs": listed}
+    document = {"schema": "perdure.runs/v1", "runs": listed, **beside}
     output.answer(document, lambda: columns.table(output, names, listed), rows="runs")
     _say_if_cut(listed, options.limit, "runs, the newest")
     return 0
@@ -85,7 +86,7 @@ def runs_show(options: argparse.Namespace, output: Output) -> int:
         from perdure.cli import forecast_cmd
 
         return forecast_cmd.if_killed_now(options, output)
-    from perdure.runtime.report import run_document
+    from perdure.runtime.report import INTERRUPTED, run_document
 
     _times(options, output)
     with engine_of(options) as engine:
@@ -94,7 +95,8 @@ def runs_show(options: argparse.Namespace, output: Output) -> int:
     document = {**run_document(found), **details}
 
     def text() -> str:
-        return summary(found, document) + "".join(_details(output, details)) + _waits(found.waiting_for)
+        undriven = f"\n{visible(found.way_on)}\n" if found.note == INTERRUPTED else ""
+        return summary(found, document) + "".join(_details(output, details)) + _waits(found.waiting_for) + undriven
 
     output.answer(document, text)
     return 0
@@ -210,6 +212,7 @@ def calls_ls(options: argparse.Namespace, output: Output) -> int:
     _times(options, output)
     columns = _call_columns(output)
     names = columns.chosen(options.columns, output)
+    beside: dict[str, None] = {}
     try:
         with engine_of(options) as engine:
             listed = engine.calls(
@@ -225,8 +228,8 @@ def calls_ls(options: argparse.Namespace, output: Output) -> int:
         if options.run is not None:
             raise
         note(problem.message)
-        listed = []
-    document = {"schema": "perdure.calls/v1", "calls": listed}
+        listed, beside = [], {"ledger": None}
+    document = {"schema": "perdure.calls/v1", "calls": listed, **beside}
     output.answer(document, lambda: columns.table(output, names, listed), rows="calls")
     _say_if_cut(listed, options.limit, "calls, the oldest")
     return 0
@@ -306,16 +309,20 @@ def calls_explain(options: argparse.Namespace, output: Output) -> int:
 
 def inbox(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure inbox``."""
+    from perdure.runtime.report import owner_note
     from perdure.runtime.waiting import waiting_document
 
     try:
         with engine_of(options) as engine:
             items = engine.inbox(options.run)
+            running = engine.runs(status="running", limit=ENDLESS) if options.run is None else []
+            interrupted = sum(bool(owner_note(row)) for row in running)
     except NoLedger as problem:
         if options.run is not None:
             raise
         note(problem.message)
-        items = []
+        output.answer({"schema": "perdure.inbox/v1", "items": [], "ledger": None}, str, rows="items")
+        return 0
     listed: list[dict[str, Any]] = [{**waiting_document(item), "run_id": run_id} for run_id, item in items]
 
     def text() -> str:
@@ -324,6 +331,9 @@ def inbox(options: argparse.Namespace, output: Output) -> int:
     output.answer({"schema": "perdure.inbox/v1", "items": listed}, text, rows="items")
     if not listed:
         note("nothing waits for a person")
+    if interrupted:
+        said = "1 run was interrupted" if interrupted == 1 else f"{interrupted} runs were interrupted"
+        note(f"{said}: perdure resume --all {flags_of(options)}".rstrip())
     return 0
 
 

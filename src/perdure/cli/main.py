@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _plainly(warnings.showwarning)
             options = parse(given)
+            output.flags = flags_of(options)
             if options.debug:
                 logging.basicConfig(level=logging.INFO, format="%(message)s")
             module, function = options.handler

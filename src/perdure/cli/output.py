@@ -48,6 +48,7 @@ class Output:
     ) -> None:
         env = os.environ if environ is None else environ
         self.form = form
+        self.flags = ""  # what a printed command needs to reach the same ledger
         self._stdout = sys.stdout if stdout is None else stdout
         self._tty = bool(self._stdout) and self._stdout.isatty()
         self._colour = self._tty and not env.get("NO_COLOR") and env.get("TERM") != "dumb"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 WATCH_SECONDS = 0.25
+STDERR = 2
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
@@ -116,7 +118,7 @@ def live_life(
     """
     stopped: list[int] = []
     try:
-        with output.to_itself(), _terminating(stopped), show or nullcontext():
+        with output.to_itself(), _terminating(stopped, _left_line(run_id, output.flags)), show or nullcontext():
             found = go()
     except KeyboardInterrupt:
         _hear_no_more(stopped)
@@ -128,8 +130,15 @@ def live_life(
     return print_outcome(output, found)
 
 
+def _left_line(run_id: str, flags: str) -> bytes:
+    """Return the line of somebody who leaves at once."""
+    command = f"perdure resume {shlex.quote(run_id)} {flags}".rstrip()
+    text = f"left at once: a call that was in flight is settled by the next life; go on with: {command}"
+    return f"{text}\n".encode(errors="backslashreplace")
+
+
 @contextmanager
-def _terminating(stopped: list[int]) -> Generator[None]:
+def _terminating(stopped: list[int], left: bytes) -> Generator[None]:
     """Let SIGTERM stop the run as SIGINT does, and remember that it was SIGTERM; a later signal leaves at once."""
     from perdure.runtime.stopping import listeners
 
@@ -147,6 +156,8 @@ def _terminating(stopped: list[int]) -> Generator[None]:
         note("stopping: what is in flight is waited for, for a short time; a second signal leaves at once")
 
     def leave() -> None:
+        with suppress(OSError):
+            os.write(STDERR, left)  # plain bytes, made before: this is a signal handler, and whatever it broke into
         os._exit(EXIT_CODES[signal.SIGTERM if stopped else signal.SIGINT])
 
     if threading.current_thread() is not threading.main_thread():

@@ -254,7 +254,9 @@ def _unmet_conditions(life: Life, store: SqlStore) -> ConditionsUnmet | None:
     missing = [text for condition in life.spec.get("stop_conditions", ()) if (text := _unmet(life, store, condition))]
     for path in life.spec.get("artifacts", {}).get("expected_outputs", ()):
         if not _record_artifact(life, store, path):
-            missing.append(f"the expected output {path} is not in the workspace")
+            missing.append(
+                f"the expected output {path} is not in the workspace: make the program write it, then resume"
+            )
     missing += citations.missing(life, store)
     return ConditionsUnmet("; ".join(missing)) if missing else None
 
@@ -266,7 +268,11 @@ def _unmet(life: Life, store: SqlStore, condition: Any) -> str | None:
     asked = cast("dict[str, Any]", condition) if isinstance(condition, dict) else {}
     if "artifact" in asked:
         found = _record_artifact(life, store, str(asked["artifact"]))
-        return None if found else f"the artifact {asked['artifact']} is not in the workspace"
+        return (
+            None
+            if found
+            else f"the artifact {asked['artifact']} is not in the workspace: make the program write it, then resume"
+        )
     if "effect" in asked:
         wanted = int(asked.get("times", 1))
         done = store.calls.effects(life.run_id, str(asked["effect"]))

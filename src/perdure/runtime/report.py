@@ -16,7 +16,7 @@ from perdure.runtime.lease import Liveness, liveness
 from perdure.runtime.standings import standings, standings_document
 from perdure.runtime.waiting import spaced, waiting, waiting_document
 from perdure.store.listing import CallFilter
-from perdure.store.runs import owner_from_text
+from perdure.store.runs import LifeRow, owner_from_text
 from perdure.store.sql_store import SqlStore
 
 
@@ -58,7 +58,11 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         error_code=row.error_code,
         error_detail=row.error_detail,
         told_result=store.runs.told_result(run_id),
-        note=_pruned_note(store, run_id) or owner_note(row) or cancel_note(store, row) or _fork_note(origin, simulated),
+        note=_pruned_note(store, run_id)
+        or interrupted_note(row, life)
+        or owner_note(row)
+        or cancel_note(store, row)
+        or _fork_note(origin, simulated),
         origin=origin,
         inherited=inherited,
         simulated=simulated,
@@ -81,6 +85,15 @@ def _fork_note(origin: Origin, simulated: int) -> str:
 def _pruned_note(store: SqlStore, run_id: str) -> str:
     pruned_at = store.pruning.pruned_at(run_id)
     return f"its bodies were removed at {pruned_at}" if pruned_at is not None else ""
+
+
+INTERRUPTED = "interrupted; nobody drives it"
+
+
+def interrupted_note(row: RunRow, life: LifeRow | None) -> str:
+    """Return that the last life of a running run was interrupted, or nothing."""
+    over = row.status is RunStatus.RUNNING and life is not None and life.ended_at is not None
+    return INTERRUPTED if over else ""
 
 
 def owner_note(row: RunRow) -> str:
