@@ -15,7 +15,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message + self._nearest(message), next_command=f"{self.prog} --help")
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]: every overload at once
+        self, args: Any = None, namespace: Any = None
+    ) -> Any:
         """Refuse what is unknown here, where the command's own flags are known, and not in the parser above it."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
