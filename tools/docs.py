@@ -24,7 +24,7 @@ from perdure.model import errors
 from perdure.model.run import RunStatus
 from perdure.model.toolcall import CallStatus
 from perdure.runtime.crashpoints import KNOBS, PREFIX
-from tools import docs_evidence
+from tools import docs_evidence, docs_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
@@ -253,6 +253,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "run-states": run_states,
     "tables": tables,
     **docs_evidence.GENERATORS,
+    **docs_settings.GENERATORS,
 }
 
 

@@ -16,18 +16,19 @@ HONEST_FSYNC_SECONDS = 0.000_02
 SLOW_FSYNC_SECONDS = 0.05
 FIRST_SANE_TIME, LAST_SANE_TIME = "2025-01-01T00:00:00.000000Z", "2100-01-01T00:00:00.000000Z"
 OLDEST_PYTHON = (3, 11)
-VARIABLES = (
-    "PERDURE_HOME",
-    "PERDURE_STORE",
-    "PERDURE_POLICIES_PATH",
-    "PERDURE_REDACTION",
-    "PERDURE_KEY_FILE",
-    "PERDURE_RUN",
-    "PERDURE_SENDER",
-    "PERDURE_OTEL",
-    "PERDURE_TRACE",
-    "PERDURE_TEST_PROVIDER",
-)
+VARIABLES: Mapping[str, str] = {
+    "PERDURE_HOME": "the state directory, where `--state-dir` does not say; else `./.perdure`",
+    "PERDURE_STORE": "the ledger itself, `sqlite:///FILE`, where `--store` does not say",
+    "PERDURE_POLICIES_PATH": "policy files that are laid over the shipped one, before those of a job, parted by `:`",
+    "PERDURE_REDACTION": "`strict` (default) or `off`: whether what looks like a secret is kept out of the rows",
+    "PERDURE_KEY_FILE": "the key of the ledger's secrets, where it is not to lie beside the ledger",
+    "PERDURE_OTEL": "`1`: spans for OpenTelemetry, although the program has configured no provider; `0`: none",
+    "PERDURE_TRACE": "`1`: a `trace.json` in the workspace of each run",
+    "PERDURE_RUN": "set by Perdure for a child: the run that started it",
+    "PERDURE_SENDER": "set by Perdure for a child: by which its process is known as a sender",
+    "PERDURE_TEST_PROVIDER": "where the independent provider of `perdure.testing` listens",
+}
+"""What is read from the environment, and what it means; the crash knobs and the toolbox have pages of their own."""
 FAMILIES = ("PERDURE_SMTP_", "PERDURE_IMAP_", "PERDURE_MAIL_", "PERDURE_NOTIFY_", "PERDURE_S3_", "PERDURE_TEST_CRASH_")
 _KNOB = "PERDURE_TEST_CRASH_"
 
