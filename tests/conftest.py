@@ -1,10 +1,39 @@
 """What holds for every test, and which tests belong to the durability matrix."""
 
+import os
 import signal
+import zlib
+from collections.abc import Iterator
 
 import pytest
 
+from tests.crash.loop import EVERY_POINT
 from tests.evidence import matrix
+
+LONG = (
+    "crash/test_children.py",
+    "crash/test_forks.py",
+    "crash/test_hard_programs.py",
+    "crash/test_mails.py",
+    "crash/test_owners.py",
+    "crash/test_owners_processes.py",
+    "crash/test_planted_bugs.py",
+    "crash/test_planted_bugs_calls.py",
+    "crash/test_planted_lives.py",
+    "crash/test_planted_owners.py",
+    "crash/test_power_loss.py",
+    "crash/test_probes_provider.py",
+    "crash/test_soak_slice.py",
+    "crash/test_storage_faults.py",
+    "crash/test_storage_faults_damage.py",
+    "crash/test_suspension_siblings.py",
+    "crash/test_turns.py",
+    "acceptance/test_crashtest.py",
+    "integration/test_testing_kit.py",
+    "property/test_engine_against_model.py",
+)
+"""What takes most of the time. A run of the whole suite takes every fourth of these tests, always the same ones."""
+ONE_OF = 4
 
 # A shell that runs the suite in the background makes it ignore SIGINT, and its children would inherit that: the tests of
 # Ctrl-C need what a person at a terminal has.
@@ -14,6 +43,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let one case of the matrix be asked for by its number."""
     parser.addoption(
+        "--all", action="store_true", help="every test, where a run of the whole suite takes a sample of the longest"
+    )
+    parser.addoption(
         "--scenario",
         action="append",
         default=[],
@@ -22,8 +54,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def sampled(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yield the tests that a run of the whole suite leaves to `--all` and to the proofs."""
+    for item in items:
+        name = item.nodeid.removeprefix("tests/")
+        if name.startswith(LONG) and zlib.crc32(name.encode()) % ONE_OF:
+            yield item
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests of the matrix, and leave only those of a case that was asked for."""
+    asked_for = config.getoption("--all") or config.getoption("--scenario") or os.environ.get(EVERY_POINT)
+    whole = not config.getoption("keyword") and not config.getoption("markexpr") and config.args == ["tests"]
+    if whole and not asked_for and not config.getoption("collectonly"):
+        left = set(sampled(items))
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
     everything = matrix.chosen()
     for item in items:
         if belongs(item.nodeid, everything):

@@ -13,7 +13,8 @@ from tests.crash.planting import load
 from tests.crash.store_scenes import play
 
 STUCK = -1
-POWER_LOSS = {"commits_are_not_synced", "waiters_are_answered_before_the_commit"}  # in test_power_loss.py
+# These are shown in test_power_loss.py.
+POWER_LOSS = {"commits_are_not_synced", "the_key_of_secrets_is_not_synced", "waiters_are_answered_before_the_commit"}
 
 
 @dataclass(frozen=True)
