@@ -150,7 +150,7 @@ def main(arguments: list[str]) -> int:
         os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     if task != "demo":  # the demo keeps its data in the folder it is started from
         os.chdir(ROOT)
-    if task == "test" and not set(passed_on) - {"--all"}:  # all of it side by side: most tests wait for processes that they have started
+    if task == "test" and not set(passed_on) - {"--all"}:  # side by side: most tests wait for processes they started
         passed_on += ["-n", str(min(2 * (os.cpu_count() or 1), 8)), "--dist", "worksteal"]
     os.execv(command[0], [*command, *passed_on])
 
