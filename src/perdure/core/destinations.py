@@ -156,7 +156,8 @@ def _as_a_whole(text: str, parameter: str) -> Iterator[Destination]:
 
 
 def _destination(authority: str) -> Destination:
-    shown = authority.strip().rstrip(_END_OF_TEXT) if not authority.startswith("[") else authority.strip()
+    trimmed = authority.strip().rstrip(_END_OF_TEXT) if not authority.startswith("[") else authority.strip()
+    shown = trimmed or authority  # a refusal names what it refuses
     host, port = _split(shown)
     return Destination(_comparable(host), port, shown) if port != _UNREADABLE else Destination(None, None, shown)
 
