@@ -141,7 +141,7 @@ class Desk:
             env=environment({}),
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
             check=False,
         )
         return Said(found.returncode, found.stdout, found.stderr)
@@ -169,7 +169,7 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "COLUMNS": "100", **extra}
 
 
-def ended(process: subprocess.Popen[str], timeout_seconds: float = 20) -> Said:
+def ended(process: subprocess.Popen[str], timeout_seconds: float = 60) -> Said:
     """Wait for a process and return what it left behind."""
     try:
         out, err = process.communicate(timeout=timeout_seconds)
@@ -180,7 +180,7 @@ def ended(process: subprocess.Popen[str], timeout_seconds: float = 20) -> Said:
     return Said(process.returncode, out, err)
 
 
-def wait_for(condition: Callable[[], bool], what: str, timeout_seconds: float = 15) -> None:
+def wait_for(condition: Callable[[], bool], what: str, timeout_seconds: float = 60) -> None:
     """Return when a condition of the world holds."""
     give_up = time.monotonic() + timeout_seconds
     while not condition():

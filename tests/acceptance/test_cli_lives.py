@@ -203,7 +203,7 @@ def test_a_closed_pipe_is_no_error(desk: Desk) -> None:
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     os.close(writer)

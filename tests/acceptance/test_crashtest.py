@@ -17,7 +17,6 @@ from tests.acceptance.cli_support import Desk, Said, ended
 from tests.acceptance.crashtest_jobs import JOB, LATE, ONLY_MAIL
 from tests.acceptance.outside_knowledge import planted
 
-pytestmark = pytest.mark.timeout(180)
 MOST_SECONDS = 150
 MOST_TRIES = 3
 

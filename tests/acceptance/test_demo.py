@@ -17,7 +17,6 @@ import pytest
 
 import perdure
 
-pytestmark = pytest.mark.timeout(120)
 LIE = """\
 version: 1
 rules:

@@ -22,7 +22,6 @@ import pytest
 from perdure.demo import lives
 from perdure.demo.world import World, start
 
-pytestmark = pytest.mark.timeout(60)
 KILLED, CRASHED = -9, 137
 KNOB = "PERDURE_TEST_CRASH_AFTER_"
 PAPER = '''
@@ -100,23 +99,23 @@ class Case:
     def crash(self, **knobs: str) -> None:
         """Live a first life that a crash knob ends."""
         life = self.run(**knobs)
-        _, words = life.communicate(timeout=40)
+        _, words = life.communicate(timeout=60)
         assert life.returncode == CRASHED and "PERDURE CRASH" in words, words
 
     def kill_while_it_waits_for(self, server: str) -> None:
         """Kill the first life while a server that has done its work holds the answer back."""
         self.world.pause(server)
         life = self.run()
-        self.world.wait_held(server, timeout_seconds=30)
+        self.world.wait_held(server, timeout_seconds=60)
         life.kill()
-        life.communicate(timeout=10)
+        life.communicate(timeout=60)
         assert life.returncode == KILLED
         self.world.release(server)
 
     def resume(self) -> dict[str, Any]:
         """Go on in a new process to the end, which needs nobody."""
         life = self.start("resume", self.run_id, "-o", "json")
-        out, words = life.communicate(timeout=40)
+        out, words = life.communicate(timeout=60)
         assert life.returncode == 0, words
         document: dict[str, Any] = json.loads(out)
         return document

@@ -7,14 +7,11 @@ import shutil
 import signal
 from pathlib import Path
 
-import pytest
-
 from tests.acceptance.cli_support import Desk, wait_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples/quick_resume"
 
 
-@pytest.mark.timeout(60)
 def test_killed_twice_and_resumed_from_elsewhere_it_has_written_one_line(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "here")
     for name in ("quick_resume.py", "quick_resume.job.yaml"):

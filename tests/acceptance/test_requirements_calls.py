@@ -59,7 +59,6 @@ def changed(folder: Path, sql: str) -> str:
 
 
 @UNCLASSIFIED
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("strict", [True, False], ids=["strict receipts", "shared commits"])
 def test_no_handler_is_entered_without_a_committed_row(tmp_path: Path, strict: bool) -> None:
     """Each tool looks into the ledger from another process while it runs: its own row is there, started and durable."""

@@ -15,7 +15,6 @@ import pytest
 from tests.acceptance.cli_support import Desk, Said, ended
 from tests.acceptance.outside_knowledge import BARE, changed, planted
 
-pytestmark = pytest.mark.timeout(150)
 CHECKS = ("killed", "resumed", "asked", "artifacts", "receipts", "keys", "provider", "ledger")
 LIE = """\
 version: 1

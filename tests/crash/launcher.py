@@ -15,7 +15,7 @@ import tempfile
 import traceback
 from typing import Any
 
-LIFE_SECONDS = 25
+LIFE_SECONDS = 60
 
 
 def warm_up() -> None:

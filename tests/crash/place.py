@@ -110,7 +110,7 @@ def plan(**fault: Any) -> str:
 def finish(process: "subprocess.Popen[str]", say: str = "") -> Ended:
     """Wait for a life and return how it ended; it must not have ended with a traceback."""
     try:
-        out, err = process.communicate(say, timeout=20)
+        out, err = process.communicate(say, timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()

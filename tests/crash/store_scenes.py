@@ -23,7 +23,7 @@ from perdure.store.sql_store import SqlStore
 from perdure.store.sqlite.connection import SqliteConnection
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 60.0
 NOW = "2026-11-22T00:00:00.000000Z"
 
 
@@ -104,7 +104,7 @@ def a_child(folder: Path) -> Any:
     ledger.run(note("parent"))
     child = os.fork()
     if child == 0:
-        signal.alarm(5)
+        signal.alarm(60)
         try:
             ledger.run(note("child"))
         except StoreError:
@@ -230,7 +230,7 @@ def play(scene: str, folder: Path, bug: str | None) -> Any:
         str(folder),
         *([bug] if bug else []),
     ]
-    ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=25, check=False)
+    ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 

@@ -118,7 +118,7 @@ def end_started_lives() -> None:
 
 def finish(process: subprocess.Popen[str]) -> Ended:
     """Wait for a started life and return how it ended."""
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     return Ended(process.returncode, out, err)
 
 

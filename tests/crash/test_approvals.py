@@ -28,7 +28,6 @@ def agree(order: Order, edit: dict[str, str] | None = None) -> None:
         engine.approve(item.id, edit=edit)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("edited", [False, True])
 def test_an_approved_call_is_sent_once_wherever_the_life_that_sends_it_is_killed(bench: Bench, edited: bool) -> None:
     """Killed at every third point between the answer and the end; before the answer nothing has left."""

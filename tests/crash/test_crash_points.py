@@ -39,7 +39,6 @@ def check_doubts(passages: list[Passage]) -> None:
     assert said == {"happened", "did_not_happen"}
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("program", [REFERENCE, REFERENCE_ASYNC], ids=["sync", "async"])
 def test_every_effect_happens_once_wherever_the_run_is_killed(bench: Bench, program: Program) -> None:
     passages = bench.loop(program)
@@ -51,7 +50,6 @@ def test_every_effect_happens_once_wherever_the_run_is_killed(bench: Bench, prog
     check_doubts(passages)
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("tool", ["create", "keyed", "probed", "asked"])
 def test_the_life_that_settles_may_be_killed_at_every_point_too(bench: Bench, tool: str) -> None:
     passages = bench.loop(REFERENCE, before=({AFTER_TOOL: tool},), up_to=POINTS_OF_SETTLING)

@@ -39,7 +39,6 @@ def parent(folder: Path, provider: Provider) -> None:
         engine.run(forking.agent(provider.url), {"rest": ["second", "third"]}, run_id="p")
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("effects", ["simulate", "live"])
 def test_a_fork_that_is_killed_anywhere_does_its_own_effects_once_and_simulates_none(
     tmp_path: Path, provider: Provider, effects: str

@@ -6,7 +6,6 @@ from tests.crash.loop import SOME, Bench, kinds_of_points
 from tests.crash.programs import mails
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("function", "tool"),
     [("ten", "keyed_scoped"), ("ten", "probed_open"), ("ten_side_by_side", "probed_scoped")],
@@ -19,14 +18,12 @@ def test_ten_mails_to_ten_people_are_ten(bench: Bench, function: str, tool: str)
         assert {f"before tool {tool}", f"after tool {tool}"} <= set(kinds_of_points(passages))
 
 
-@pytest.mark.timeout(240)
 def test_ten_mails_with_a_person_who_looks_are_ten(bench: Bench) -> None:
     passages = bench.loop(mails("ten", "asked_open"))
     assert all(len(passage.answers) == passage.was_due for passage in passages)
     assert {word for passage in passages for word in passage.answers} == {"happened", "did_not_happen"}
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("function", "tool"),
     [("reminders", "keyed_scoped"), ("reminders", "probed_open"), ("reminders", "asked_open"),
@@ -38,7 +35,6 @@ def test_three_identical_reminders_on_purpose_are_three(bench: Bench, function: 
     assert any(passage.answers for passage in passages) == tool.startswith("asked")
 
 
-@pytest.mark.timeout(240)
 def test_a_probe_that_finds_another_reminder_settles_nothing(bench: Bench) -> None:
     passages = bench.loop(mails("reminders", "probed_by_name", quarrels=True))
     assert any(passage.answers for passage in passages), "a person had to say which of them it was"

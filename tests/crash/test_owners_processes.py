@@ -20,7 +20,6 @@ LEASE_HELD, IN_DOUBT = 5, 7
 KIND_OF_TOOL = {"keyed": "keyed", "probed": "searchable", "asked": "plain"}
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("program", [REFERENCE, REFERENCE_ASYNC], ids=["sync", "async"])
 @pytest.mark.parametrize("tool", list(KIND_OF_TOOL))
 def test_an_owner_that_was_stopped_in_a_send_goes_on_when_it_is_woken(
@@ -44,7 +43,6 @@ def test_an_owner_that_was_stopped_in_a_send_goes_on_when_it_is_woken(
     assert counts(bench, order) == EFFECTS
 
 
-@pytest.mark.timeout(60)
 def test_of_many_resumes_at_once_one_lives_and_the_others_are_refused(bench: Bench) -> None:
     order = bench.order(REFERENCE, "crowd")
     owner = held_life(bench, order, "keyed", "keyed")
@@ -62,7 +60,6 @@ def test_of_many_resumes_at_once_one_lives_and_the_others_are_refused(bench: Ben
     assert passage.lives == 1, "the first of them brought the run to its end"
 
 
-@pytest.mark.timeout(60)
 def test_a_stranger_with_the_number_of_the_owner_is_not_killed(bench: Bench) -> None:
     if not pids.can_choose():
         pytest.skip("this kernel does not let the test choose the number of a process")
@@ -81,7 +78,6 @@ def test_a_stranger_with_the_number_of_the_owner_is_not_killed(bench: Bench) -> 
     assert counts(bench, order) == {"one": 1}
 
 
-@pytest.mark.timeout(60)
 def test_an_owner_on_another_machine_is_believed_gone_only_when_its_lease_is_over(bench: Bench) -> None:
     """It was only asleep. What it sent before is in doubt; it sends nothing after; and its late answer is taken."""
     order = order_of(bench, "probes:two", None, tool="plain")
@@ -108,7 +104,6 @@ def test_an_owner_on_another_machine_is_believed_gone_only_when_its_lease_is_ove
     assert counts(bench, order) == {"one": 1, "two": 1}
 
 
-@pytest.mark.timeout(60)
 def test_the_command_line_refuses_a_held_run_and_takes_it_with_kill_owner(bench: Bench) -> None:
     order = bench.order(REFERENCE, "cli")
     owner = held_life(bench, order, "plain", "asked")

@@ -50,7 +50,6 @@ BY_WAITING = [
 ]
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("caught", BY_COUNT, ids=[caught.bug for caught in BY_COUNT])
 def test_the_provider_counts_what_a_broken_rule_lets_through(bench: Bench, caught: Caught) -> None:
     with pytest.raises(WrongCount) as found:
@@ -61,21 +60,19 @@ def test_the_provider_counts_what_a_broken_rule_lets_through(bench: Bench, caugh
     assert found.value.repeated | found.value.lost
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(("bug", "program", "why"), BY_WAITING, ids=[bug for bug, _, _ in BY_WAITING])
 def test_a_run_that_stops_for_no_good_reason_is_seen(bench: Bench, bug: str, program: Program, why: str) -> None:
     with pytest.raises(WrongWait, match=why):
         bench.loop(program, bug=bug)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("bug", ["the_living_child_is_forgotten"])
 def test_a_child_that_still_sends_makes_a_second_effect(bench: Bench, bug: str) -> None:
     """The probe says no while the child of the dead owner is about to send."""
     order = bench.order(BY_A_CHILD, "child")
     bench.provider.control("searchable", what="child:sent", hold_before_effect=True)
     life = start_life(order)
-    bench.provider.wait_for("held", what="child:sent", timeout_seconds=15)
+    bench.provider.wait_for("held", what="child:sent", timeout_seconds=60)
     life.kill()
     life.wait()
     resumed = bench.live(replace(order, do="resume"), planted(bug))
@@ -91,11 +88,11 @@ def stale_owner(bench: Bench, bug: str | None) -> tuple[Ended, dict[str, int]]:
     order = bench.order(program, "stale")
     bench.provider.control("keyed", what="stale:to0", hold=True, next=2)
     owner = start_life(order, planted(bug))
-    bench.provider.wait_for("held", what="stale:to0", timeout_seconds=15)
+    bench.provider.wait_for("held", what="stale:to0", timeout_seconds=60)
     os.kill(owner.pid, signal.SIGSTOP)
     bench.provider.release()
     usurper = start_life(replace(order, do="resume"), planted("the_living_are_taken_for_dead"))
-    bench.provider.wait_for("held", count=2, what="stale:to0", timeout_seconds=15)
+    bench.provider.wait_for("held", count=2, what="stale:to0", timeout_seconds=60)
     os.kill(owner.pid, signal.SIGCONT)
     ended = finish(owner)
     counts = bench.counts("stale")
@@ -106,14 +103,12 @@ def stale_owner(bench: Bench, bug: str | None) -> tuple[Ended, dict[str, int]]:
     return ended, counts
 
 
-@pytest.mark.timeout(60)
 def test_a_stale_owner_sends_nothing(bench: Bench) -> None:
     ended, counts = stale_owner(bench, None)
     assert (ended.exit_code, ended.says["error"]) == (LEASE_LOST, "LeaseLost"), ended
     assert counts == {"to0": 1}
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("bug", ["the_fence_is_not_checked"])
 def test_without_the_fence_a_stale_owner_goes_on_sending(bench: Bench, bug: str) -> None:
     ended, counts = stale_owner(bench, bug)

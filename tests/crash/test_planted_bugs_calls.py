@@ -174,7 +174,6 @@ BY_COUNT = [
 ]
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("shown", BY_COUNT, ids=[shown.bug for shown in BY_COUNT])
 def test_the_provider_counts_one_too_many_or_one_too_few(bench: Bench, shown: Shown) -> None:
     assert shown.scene(bench, "kept", None) == shown.honest
@@ -193,7 +192,7 @@ def late_reply(bench: Bench, tag: str, bug: str | None) -> tuple[int, str | None
     order = order_of(bench, "one", tag)
     bench.provider.control("plain", what=f"{tag}:one", hold=True)
     owner = start_life(order, planted(bug))
-    bench.provider.wait_for("held", what=f"{tag}:one", timeout_seconds=15)
+    bench.provider.wait_for("held", what=f"{tag}:one", timeout_seconds=60)
     os.kill(owner.pid, signal.SIGSTOP)
     bench.provider.release()
     usurper = live(bench, order, None, "the_living_are_taken_for_dead", resume=True)
@@ -208,7 +207,6 @@ def late_reply(bench: Bench, tag: str, bug: str | None) -> tuple[int, str | None
 BY_WAITING = {"a_cancelled_caller_throws_the_receipt_away": out_of_patience, "a_late_reply_is_dropped": late_reply}
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("bug", BY_WAITING)
 def test_a_person_is_asked_for_nothing(bench: Bench, bug: str) -> None:
     assert BY_WAITING[bug](bench, "kept", None) == (0, None)

@@ -57,7 +57,6 @@ SHOWN = [
 ]
 
 
-@pytest.mark.timeout(90)
 @pytest.mark.parametrize("shown", SHOWN, ids=[shown.bug for shown in SHOWN])
 def test_each_broken_rule_is_seen(bench: Bench, shown: Shown) -> None:
     assert shown.scene(bench, None) == shown.with_it
@@ -69,7 +68,6 @@ def test_every_broken_rule_of_this_page_is_shown() -> None:
     assert listed == {shown.bug for shown in SHOWN}
 
 
-@pytest.mark.timeout(60)
 def test_an_owner_that_wakes_up_after_its_run_was_cancelled_elsewhere_sends_nothing(bench: Bench) -> None:
     """It was only asleep, and its lease is over: what it had sent stays in doubt, and it may not go on."""
     order = order_of(bench, "probes:two", "honest-cancel", tool="plain")
@@ -92,7 +90,6 @@ def test_an_owner_that_wakes_up_after_its_run_was_cancelled_elsewhere_sends_noth
     assert [call.status for call in LedgerFile(Path(order.state_dir)).calls()] == ["in_doubt"]
 
 
-@pytest.mark.timeout(90)
 def test_a_timer_keeps_its_moment_wherever_its_life_is_killed(bench: Bench) -> None:
     """Killed at every ninth point: a restart waits for the moment that stands there, and goes on when it has come."""
     point, killed = 1, 0

@@ -320,7 +320,6 @@ SHOWN = [
 ]
 
 
-@pytest.mark.timeout(90)
 @pytest.mark.parametrize("shown", SHOWN, ids=[shown.bug for shown in SHOWN])
 def test_each_broken_rule_is_seen(bench: Bench, shown: Shown) -> None:
     assert shown.scene(bench, None) == shown.with_it

@@ -73,7 +73,6 @@ LIVED = [
 ]  # fmt: skip
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("shown", [*SHOWN, *LIVED], ids=lambda shown: shown.bug)
 def test_a_broken_rule_of_the_store_is_seen(tmp_path: Path, shown: Shown | Lived) -> None:
     kept, broken = tmp_path / "kept", tmp_path / "broken"

@@ -160,7 +160,6 @@ def test_the_recorded_runs_did_something(log: list[Entry]) -> None:
     assert all(sum(entry[:2] == ("write", name) for entry in log) > 20 for name in names)
 
 
-@pytest.mark.timeout(60)
 def test_power_is_lost_with_all_that_was_not_synced(
     log: list[Entry], quick_folder: Path, record_property: Tell
 ) -> None:
@@ -170,7 +169,6 @@ def test_power_is_lost_with_all_that_was_not_synced(
     assert disks > 20
 
 
-@pytest.mark.timeout(60)
 def test_power_is_lost_with_some_sectors_written_and_some_not(
     log: list[Entry], quick_folder: Path, record_property: Tell
 ) -> None:
@@ -180,7 +178,6 @@ def test_power_is_lost_with_some_sectors_written_and_some_not(
     assert disks > 400
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("kept", [0.0, 0.5, 1.0])
 def test_runs_go_on_after_the_loss_and_repeat_nothing(
     log: list[Entry], quick_folder: Path, monkeypatch: pytest.MonkeyPatch, kept: float
@@ -225,7 +222,6 @@ def go_on(folder: Path, promised: Promised) -> int:
     return answers
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("bug", "promise"),
     [

@@ -9,8 +9,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
-
 from tests.crash.loop import SIDE_BY_SIDE, Bench, Passage, Program
 from tests.crash.support import AT_POINT
 
@@ -70,7 +68,6 @@ def one_tree(bench: Bench, seed: int) -> Passage:
     return bench.recover(program, bench.order(program, tag), knobs, seed)
 
 
-@pytest.mark.timeout(240)
 def test_random_programs_do_exactly_what_they_ask_for(bench: Bench) -> None:
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         passages = list(pool.map(lambda seed: one_tree(bench, seed), range(TREES)))

@@ -51,7 +51,6 @@ def test_the_provider_gets_one_key_on_every_attempt(bench: Bench) -> None:
     assert passage.crashed_at is None
 
 
-@pytest.mark.timeout(60)
 def test_a_step_its_checkpoint_and_its_cursor_are_stored_in_one_transaction(bench: Bench) -> None:
     """Killed at each point, the ledger never holds one of them without the others."""
     seen: set[str] = set()

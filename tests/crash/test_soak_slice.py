@@ -39,13 +39,13 @@ def stand(quick_folder: Path) -> Iterator[Stand]:
         yield ready
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_reference_job_survives_two_kills_at_every_few_points(quick_folder: Path) -> None:
     figures = hunted(quick_folder, "depth2", depth2(Limits(seed=1, schedules=0, stride=17)))
     assert figures.sums["kills"] > figures.by_section["depth2"] * 1.3, "hardly a life was killed after the first"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_random_schedules_of_kills_faults_rivals_and_verdicts_keep_every_count(quick_folder: Path) -> None:
     figures = hunted(quick_folder, "random", randomly(Limits(seed=2, schedules=RANDOM_SCHEDULES)))
     assert figures.by_section["random"] == RANDOM_SCHEDULES
@@ -53,20 +53,19 @@ def test_random_schedules_of_kills_faults_rivals_and_verdicts_keep_every_count(q
     assert figures.sums["questions"] > figures.sums["needless"]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_an_answer_that_is_cut_off_is_taken_or_asked_for_again(quick_folder: Path) -> None:
     figures = hunted(quick_folder, "resolve", answers(Limits(seed=1, schedules=0, stride=13)))
     assert figures.sums["answer_kills"] >= 12
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(strace() is None, reason="strace is not installed")
 def test_a_process_killed_as_it_enters_a_syscall_loses_and_repeats_nothing(quick_folder: Path) -> None:
     figures = hunted(quick_folder, "strace", (once(schedule_of(label)) for label in SYSCALLS))
     assert figures.sums["kills"] > len(SYSCALLS), "strace killed nobody"
 
 
-@pytest.mark.timeout(60)
 def test_the_soak_sees_a_duplicate_and_a_loss_and_names_the_schedule(stand: Stand) -> None:
     killed = Schedule("planted:1", REFERENCE, (Plan(Kill("tool", name="asked")),))
     again = Player(stand, killed, planted("doubts_are_sent_again")).play()

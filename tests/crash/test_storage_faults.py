@@ -60,7 +60,6 @@ def launcher() -> Iterator[Launcher]:
     started.stop()
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("main", ["two_mails"])
 @pytest.mark.parametrize(("what", "step"), [("full", 5), ("io", 5), ("sync", 1)])
 def test_any_operation_of_a_life_may_fail(
@@ -174,7 +173,7 @@ ledger.submit(occupy, lambda member: None)
 busy.wait()
 child = os.fork()
 if child == 0:
-    signal.alarm(5)
+    signal.alarm(60)
     for use in (ledger.run, ledger.read):
         try:
             use(lambda store: store.set_meta("child", "done"))

@@ -134,7 +134,6 @@ def outcome(state: Path, rows: dict[str, list[Any]]) -> str:
 # --- flips -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(60)
 def test_every_bit_of_the_databases_header_is_harmless_or_found(left: Ledger, quick_folder: Path) -> None:
     ends: Counter[str] = Counter()
     for at in range(100):
@@ -145,7 +144,6 @@ def test_every_bit_of_the_databases_header_is_harmless_or_found(left: Ledger, qu
         assert ends["found"] > 60, ends
 
 
-@pytest.mark.timeout(60)
 def test_the_number_of_reserved_bytes_cannot_be_taken_away_in_silence(left: Ledger, quick_folder: Path) -> None:
     for bit in range(8):
         state = left.copy(quick_folder)
@@ -153,7 +151,6 @@ def test_the_number_of_reserved_bytes_cannot_be_taken_away_in_silence(left: Ledg
         assert outcome(state, left.rows) != "harmless" or left.size(LOG) > 0, bit
 
 
-@pytest.mark.timeout(120)
 def test_a_flipped_bit_anywhere_is_harmless_or_found(left: Ledger, quick_folder: Path) -> None:
     chance = random.Random(20261122)
     ends: Counter[str] = Counter()
@@ -171,7 +168,6 @@ def test_a_flipped_bit_anywhere_is_harmless_or_found(left: Ledger, quick_folder:
     assert database_found > 50 if left.size(LOG) == 0 else log_found > 0.9, ends
 
 
-@pytest.mark.timeout(120)
 def test_a_life_on_flipped_bits_ends_as_it_would_have_or_sends_nothing(
     left: Ledger, launcher: Launcher, quick_folder: Path
 ) -> None:
@@ -200,7 +196,6 @@ def test_a_life_on_flipped_bits_ends_as_it_would_have_or_sends_nothing(
 # --- cuts ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("file", [DATABASE, LOG])
 def test_a_file_that_was_cut_short_is_found(left: Ledger, quick_folder: Path, file: str) -> None:
     used = len((left.state / file).read_bytes().rstrip(b"\0"))

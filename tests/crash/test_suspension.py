@@ -36,7 +36,6 @@ def as_program(function: str, **inputs: Any) -> Program:
     return Program(f"waiting:{function}", {}, inputs)
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_doubt_beside_a_send_ends_the_life_and_keeps_the_receipt(bench: Bench, form: str) -> None:
     order = bench.order(as_program(form, tool="doubtful"), form)
@@ -50,7 +49,6 @@ def test_a_doubt_beside_a_send_ends_the_life_and_keeps_the_receipt(bench: Bench,
     check_second_life(bench, order, form)
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("form", FORMS)
 def test_an_approval_beside_a_send_ends_the_life_and_keeps_the_receipt(bench: Bench, form: str) -> None:
     order = bench.order(as_program(form, tool="approved"), form)
@@ -72,12 +70,11 @@ def check_second_life(bench: Bench, order: Order, form: str) -> None:
         assert second.says["result"] == "dict,dict"
 
 
-@pytest.mark.timeout(30)
 def test_a_send_in_flight_is_recorded_before_an_error_of_main_ends_the_run(bench: Bench) -> None:
     order = bench.order(as_program("raises_beside_a_send", tool="doubtful"), "raises")
     bench.provider.control("keyed", what="raises:sends", hold=True)
     life = start_life(order)
-    bench.provider.wait_for("held", what="raises:sends", timeout_seconds=15)
+    bench.provider.wait_for("held", what="raises:sends", timeout_seconds=60)
     (Path(order.state_dir) / "workspaces" / order.run_id / "go").touch()
     bench.provider.control("keyed", what="raises:sends", delay_after_effect_seconds=0.1)
     assert bench.provider.release("keyed") == 1
@@ -87,7 +84,6 @@ def test_a_send_in_flight_is_recorded_before_an_error_of_main_ends_the_run(bench
     assert bench.counts("raises") == {"sends": 1}
 
 
-@pytest.mark.timeout(40)
 def test_an_agent_that_swallows_every_cancel_sends_nothing_more(bench: Bench) -> None:
     order = bench.order(as_program("swallows_every_cancel", tool="doubtful"), "swallow")
     bench.provider.control("plain", what="swallow:waits", drop_reply_after_effect=True)
@@ -100,7 +96,6 @@ def test_an_agent_that_swallows_every_cancel_sends_nothing_more(bench: Bench) ->
     assert bench.counts("swallow") == {"waits": 1}
 
 
-@pytest.mark.timeout(30)
 def test_a_doubt_in_a_thread_of_the_program_ends_the_life(bench: Bench) -> None:
     order = bench.order(as_program("doubt_in_a_thread"), "thread")
     bench.provider.control("plain", what="thread:thread0", drop_reply_after_effect=True)
@@ -112,7 +107,6 @@ def test_a_doubt_in_a_thread_of_the_program_ends_the_life(bench: Bench) -> None:
     assert bench.counts("thread") == {"thread0": 1, "thread1": 1}
 
 
-@pytest.mark.timeout(30)
 def test_what_moves_while_a_call_is_about_to_park_is_not_missed(bench: Bench) -> None:
     order = bench.order(as_program("met_in_a_thread"), "met")
     assert bench.live(order, {}).says["status"] == "failed"
@@ -121,7 +115,6 @@ def test_what_moves_while_a_call_is_about_to_park_is_not_missed(bench: Bench) ->
     assert bench.counts("met") == {"old": 1, "new": 1}
 
 
-@pytest.mark.timeout(30)
 def test_wait_for_around_a_send_in_flight_returns_the_receipt(bench: Bench) -> None:
     order = bench.order(as_program("bounded_send"), "bounded")
     slow_send(bench, "bounded", "slow")
@@ -131,7 +124,6 @@ def test_wait_for_around_a_send_in_flight_returns_the_receipt(bench: Bench) -> N
     assert bench.counts("bounded") == {"slow": 1, "next": 1}
 
 
-@pytest.mark.timeout(30)
 def test_a_timeout_is_raised_at_the_next_call_after_the_receipt(bench: Bench) -> None:
     order = bench.order(as_program("bounded_by_timeout"), "timeout")
     slow_send(bench, "timeout", "slow")
@@ -141,7 +133,6 @@ def test_a_timeout_is_raised_at_the_next_call_after_the_receipt(bench: Bench) ->
     assert bench.counts("timeout") == {"slow": 1, "next": 1}
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize(("function", "names"), [("late", {"late", "sends"}), ("late_sync", {"late", "next"})])
 def test_the_late_return_of_a_sync_tool_is_its_outcome(bench: Bench, function: str, names: set[str]) -> None:
     order = bench.order(as_program(function), function)
@@ -152,7 +143,6 @@ def test_the_late_return_of_a_sync_tool_is_its_outcome(bench: Bench, function: s
     assert statuses(order) == dict.fromkeys(names, "succeeded")
 
 
-@pytest.mark.timeout(240)
 def test_calls_from_threads_happen_once_wherever_the_run_is_killed(bench: Bench) -> None:
     passages = bench.loop(THREADS)
     assert sum(1 for passage in passages if passage.crashed_at) >= 30

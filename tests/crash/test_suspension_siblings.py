@@ -27,7 +27,7 @@ FORMS = [
     "swallows_every_cancel",
     "swallows_all_and_asks_again_at_once",
 ]
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60.0
 INTERRUPTED = (130, -signal.SIGINT)
 TUNING = {"sender_grace_seconds": 0.2, "interrupt_grace_seconds": 2.0}
 
@@ -69,7 +69,6 @@ def carry_on(bench: Bench, order: Order) -> Ended:
     raise AssertionError(f"the run does not end: {ended}")
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_life_that_ends_beside_a_send_has_recorded_it(bench: Bench, form: str) -> None:
     order, life = mid_send(bench, form)
@@ -84,7 +83,6 @@ def test_a_life_that_ends_beside_a_send_has_recorded_it(bench: Bench, form: str)
     assert bench.counts(form) == {"waits": 1, "sends": 1, "after": 1}
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_send_beside_a_wait_is_recorded_when_a_person_presses_ctrl_c(bench: Bench, form: str) -> None:
     order, life = mid_send(bench, form)
@@ -98,7 +96,6 @@ def test_a_send_beside_a_wait_is_recorded_when_a_person_presses_ctrl_c(bench: Be
     assert bench.counts(form) == {"waits": 1, "sends": 1, "after": 1}
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("form", ["raises_meanwhile", "returns_meanwhile"])
 def test_main_that_ends_by_itself_beside_a_send_and_a_wait_is_not_believed(bench: Bench, form: str) -> None:
     order, life = mid_send(bench, form)
@@ -111,7 +108,6 @@ def test_main_that_ends_by_itself_beside_a_send_and_a_wait_is_not_believed(bench
     assert bench.counts(form) == {"waits": 1, "sends": 1, "after": 1}
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("program", ["a_thread_goes_on", "a_thread_goes_on_in_sync_code"])
 def test_a_thread_that_outlives_the_timeout_of_an_async_tool_is_waited_for(bench: Bench, program: str) -> None:
     """The probe would say no while the thread has not landed yet, and the call would be sent a second time."""
@@ -122,7 +118,6 @@ def test_a_thread_that_outlives_the_timeout_of_an_async_tool_is_waited_for(bench
     assert ended.exit_code == 0, ended
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("form", ["swallows_all_and_asks_again_at_once", "a_thread_of_the_program_never_ends"])
 def test_the_command_line_exits_whatever_the_agent_leaves_behind(bench: Bench, form: str) -> None:
     order = bench.order(Program(f"siblings:{form}", {}), form)
@@ -130,7 +125,7 @@ def test_the_command_line_exits_whatever_the_agent_leaves_behind(bench: Bench, f
     words = ["-m", "perdure", "run", agent, "--run-id", "job", "--state-dir", order.state_dir]
     inputs = [f"{name}={value}" for name, value in order.inputs.items()]
     command = [sys.executable, *words, *(word for pair in inputs for word in ("-i", pair))]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=40, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 6, done
     assert "perdure approve" in done.stderr
     assert bench.counts(form) == {"sends": 1}

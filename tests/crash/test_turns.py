@@ -6,7 +6,6 @@ from tests.crash.loop import SOME, Bench, WrongCount, WrongWait, kinds_of_points
 from tests.crash.programs import STUBBORN, model_loop
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("function", ["main", "main_async"])
 def test_what_a_random_model_asks_for_is_done_once_wherever_it_is_killed(bench: Bench, function: str) -> None:
     passages = bench.loop(model_loop(function), every=SOME)
@@ -17,13 +16,11 @@ def test_what_a_random_model_asks_for_is_done_once_wherever_it_is_killed(bench: 
         assert {"before bind_turn_call", "before challenge_call"} <= set(kinds_of_points(passages))
 
 
-@pytest.mark.timeout(240)
 def test_a_model_that_cites_one_receipt_again_and_again_gets_one_more(bench: Bench) -> None:
     passages = bench.loop(STUBBORN, every=SOME)
     assert sum(1 for passage in passages if passage.crashed_at) >= 40 // SOME
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("bug", ["a_model_is_taken_for_a_program"])
 def test_a_model_that_is_not_told_what_was_done_does_it_again(bench: Bench, bug: str) -> None:
     with pytest.raises(WrongCount) as found:
@@ -31,7 +28,6 @@ def test_a_model_that_is_not_told_what_was_done_does_it_again(bench: Bench, bug:
     assert found.value.repeated == {"probed"}
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("bug", ["every_citation_is_valid"])
 def test_a_citation_that_the_guard_lets_through_is_stopped_by_the_rows_themselves(bench: Bench, bug: str) -> None:
     with pytest.raises(WrongWait, match=r"UNIQUE constraint failed: tool_calls\.repeat_of"):

@@ -6,8 +6,6 @@ import re
 import subprocess
 import sys
 
-import pytest
-
 from tests.docs.evidence_support import missing
 from tests.docs.markdown import ROOT, blocks
 from tests.evidence import matrix
@@ -22,7 +20,6 @@ def test_every_case_and_every_scenario_stands_in_the_matrix_once() -> None:
     assert [row.number for row in matrix.SCENARIOS] == NUMBERS
 
 
-@pytest.mark.timeout(60)
 def test_every_test_that_the_matrix_names_exists() -> None:
     assert {row.number: wrong for row in matrix.rows() if (wrong := missing(row.tests))} == {}
 
@@ -42,7 +39,6 @@ def test_every_query_is_asked_for_and_run() -> None:
     assert headings == list(matrix.QUERIES), "the links of the tables lead to these headings"
 
 
-@pytest.mark.timeout(60)
 def test_one_case_is_chosen_by_its_number_and_an_unknown_number_is_an_error() -> None:
     def chosen(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-o", "addopts=--import-mode=importlib"]

@@ -11,7 +11,6 @@ from tests.docs.markdown import PAGES, ROOT, Block, Reader, blocks
 RUNNABLE = [page for page in PAGES if any(block.runnable for block in blocks(page))]
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     reader = Reader(tmp_path)

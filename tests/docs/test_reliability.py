@@ -34,7 +34,6 @@ def test_at_least_twenty_rules_are_broken_on_purpose_in_every_part() -> None:
     assert set(Counter(plant.area for plant in planted())) == set(planting.AREAS)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("plant", planted(), ids=lambda plant: plant.name)
 def test_the_test_that_catches_a_planted_bug_exists_and_names_it(plant: planting.Plant) -> None:
     assert f"tests/crash/{plant.caught_by}" in collected()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 import tasks
 from perdure.cli.parser import NOUNS
 from tests.docs.evidence_support import missing
@@ -18,7 +16,6 @@ def test_every_requirement_of_a_job_runner_stands_on_the_page_once() -> None:
     assert set(JOB_RUNNER) <= set(numbers)
 
 
-@pytest.mark.timeout(60)
 def test_every_test_that_a_requirement_names_exists() -> None:
     assert {row.number: wrong for row in REQUIREMENTS if (wrong := missing(row.tests))} == {}
 

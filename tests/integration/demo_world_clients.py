@@ -21,7 +21,7 @@ def ask(
     method: str, url: str, body: bytes | None = None, headers: dict[str, str] | None = None
 ) -> tuple[int, bytes, http.client.HTTPMessage]:
     parts = urlsplit(url)
-    link = http.client.HTTPConnection(cast("str", parts.hostname), cast("int", parts.port), timeout=10)
+    link = http.client.HTTPConnection(cast("str", parts.hostname), cast("int", parts.port), timeout=60)
     try:
         link.request(method, parts.path or "/", body, headers or {})
         got = link.getresponse()
@@ -65,13 +65,13 @@ def mail_of(message_id: str, subject: str = "Report", key: str | None = None) ->
 
 
 def send(world: World, mail: EmailMessage) -> None:
-    with smtplib.SMTP(world.smtp.host, world.smtp.port, local_hostname="localhost", timeout=10) as smtp:
+    with smtplib.SMTP(world.smtp.host, world.smtp.port, local_hostname="localhost", timeout=60) as smtp:
         smtp.send_message(mail)
 
 
 def found(world: World, message_id: str) -> int:
     imap = world.imap
-    with imaplib.IMAP4(imap.host, imap.port, timeout=10) as box:
+    with imaplib.IMAP4(imap.host, imap.port, timeout=60) as box:
         box.login(imap.user, imap.password)
         box.select(imap.mailbox, readonly=True)
         _, (hits, *_) = box.search(None, "HEADER", "Message-ID", f'"{message_id}"')

@@ -152,7 +152,7 @@ def test_an_accepted_mail_is_found_at_once_and_no_other(world: World) -> None:
 
 
 def test_a_mailbox_that_was_open_before_finds_the_new_mail(world: World) -> None:
-    with imaplib.IMAP4(world.imap.host, world.imap.port, timeout=10) as box:
+    with imaplib.IMAP4(world.imap.host, world.imap.port, timeout=60) as box:
         box.login(world.imap.user, world.imap.password)
         box.select(readonly=True)
         send(world, mail_of("<late@example.org>"))
@@ -162,7 +162,7 @@ def test_a_mailbox_that_was_open_before_finds_the_new_mail(world: World) -> None
 
 def test_the_mailbox_wants_its_password(world: World) -> None:
     with (
-        imaplib.IMAP4(world.imap.host, world.imap.port, timeout=10) as box,
+        imaplib.IMAP4(world.imap.host, world.imap.port, timeout=60) as box,
         pytest.raises(imaplib.IMAP4.error),
     ):
         box.login(world.imap.user, "wrong")

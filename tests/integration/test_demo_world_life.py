@@ -30,7 +30,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield running
 
 
-def until(happened: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+def until(happened: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     end, pulse = time.monotonic() + seconds, threading.Event()
     while not happened():
         assert time.monotonic() < end, f"in vain: {what}"
@@ -137,7 +137,6 @@ def test_stop_leaves_nothing_behind_and_may_be_called_again(tmp_path: Path) -> N
         assert mine.counts()["uploads"] == 0
 
 
-@pytest.mark.timeout(90)  # the S3 server closes its volumes first, which takes it long on a busy machine
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_the_servers_die_with_their_parent(tmp_path: Path, in_thread: bool) -> None:
     # The kernel's signal and the pipe each have to do it alone: from a thread there is only the pipe.
@@ -179,7 +178,7 @@ def test_a_server_whose_end_has_begun_is_not_kept_by_the_signal_that_comes_too()
         server.send_signal(signal.SIGTERM)
         os.kill(store, signal.SIGKILL)
         try:
-            assert server.wait(timeout=4) == 0
+            assert server.wait(timeout=60) == 0
         finally:
             server.kill()
 

@@ -31,7 +31,7 @@ from perdure.runtime.lease import (
 from perdure.store.runs import owner_from_text, owner_text
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 60.0
 
 # Takes a name, says who it is, starts children of the kinds that its arguments say, says their numbers, and waits.
 PROCESS = """

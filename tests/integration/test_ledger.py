@@ -20,7 +20,7 @@ from perdure.runtime.ledger import Ledger, Member, Work
 from perdure.store.open import open_store
 from perdure.store.sql_store import SqlStore
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ class Script:
             env={**os.environ, **environ},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
         )
 
     def outbox(self) -> list[str]:

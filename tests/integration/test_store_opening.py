@@ -281,7 +281,6 @@ def open_until(path: Path, statement: int, steps: int) -> bool:
     return ended != 0
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("already", range(len(shipped_migrations())))
 def test_a_process_killed_at_any_statement_of_opening_leaves_a_ledger_that_opens(tmp_path: Path, already: int) -> None:
     """A sample of the statements of making a new ledger, and of the way up from each older schema, is a kill each."""

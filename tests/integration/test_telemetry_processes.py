@@ -119,10 +119,10 @@ def test_a_killed_life_and_its_resume_arrive_at_a_collector_as_two_traces_joined
 ) -> None:
     address, received = collector
     with process(tmp_path, EXPORTING, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=address, KILLED="1") as first:
-        spans = [received.get(timeout=20)]
+        spans = [received.get(timeout=60)]
         first.kill()
     with process(tmp_path, EXPORTING, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=address) as second:
-        said, problems = second.communicate(timeout=20)
+        said, problems = second.communicate(timeout=60)
     assert said.startswith("succeeded over"), problems
     while not received.empty():
         spans.append(received.get())
@@ -144,7 +144,7 @@ def test_a_program_without_opentelemetry_lives_as_one_with_it(tmp_path: Path) ->
         with process(
             folder, before, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=nobody, OTEL_EXPORTER_OTLP_TIMEOUT="0.1"
         ) as job:
-            said, problems = job.communicate(timeout=20)
+            said, problems = job.communicate(timeout=60)
         assert job.returncode == 0, problems
         told[name] = said.split()
     assert told["blocked"][:-1] == told["no collector"][:-1]

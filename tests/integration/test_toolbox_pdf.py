@@ -36,7 +36,7 @@ def render_elsewhere(folder: Path, **environment: str) -> dict[str, Any]:
         [sys.executable, "-c", CHILD, str(folder), json.dumps(SECTIONS)],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), **environment},
     )

@@ -16,7 +16,7 @@ from perdure import ToolFailed
 from perdure.toolbox.shell import run_child, run_command
 from tests.integration.engine_support import FAST, live, open_engine, statuses
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 60.0
 # Starts a grandchild that ignores SIGTERM and writes its number; then waits, or leaves it behind.
 FAMILY = """
 import subprocess, sys, time

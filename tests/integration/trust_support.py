@@ -28,7 +28,7 @@ with closing(sqlite3.connect(sys.argv[1], isolation_level=None)) as database:
 def meddle(folder: Path, *statements: str) -> None:
     """Change the ledger with another program's SQLite, in another process."""
     argv = [sys.executable, "-I", "-S", "-c", WRITE, str(folder / LEDGER), *statements]
-    subprocess.run(argv, check=True, timeout=20)
+    subprocess.run(argv, check=True, timeout=60)
 
 
 @tool(name="send", side_effect_class="external", scope=["to"])

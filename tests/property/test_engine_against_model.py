@@ -212,7 +212,7 @@ def check_model(lives: Lives, case: Case, sync: bool, seed: int, crashes: tuple[
 POINTS = st.integers(1, 90)
 
 
-@pytest.mark.timeout(120 + 5 * MORE)
+@pytest.mark.timeout(300 + 5 * MORE)
 @settings(
     max_examples=MORE or 30,
     deadline=None,
@@ -262,7 +262,7 @@ def loops(draw: st.DrawFn) -> Case:
     return goals(steps, ", ".join([*effects, f"{other.tool.name} c"]))
 
 
-@pytest.mark.timeout(120 + 5 * MORE)
+@pytest.mark.timeout(300 + 5 * MORE)
 @settings(
     max_examples=MORE or 16,
     deadline=None,
@@ -294,7 +294,7 @@ LOOPS = [
 ]
 
 
-@pytest.mark.timeout(120 + 5 * MORE)
+@pytest.mark.timeout(300 + 5 * MORE)
 @pytest.mark.parametrize("name", NAMED)
 def test_named_programs_end_as_the_model_says(lives: Lives, name: str) -> None:
     program = CASES[name].program
@@ -304,7 +304,7 @@ def test_named_programs_end_as_the_model_says(lives: Lives, name: str) -> None:
     assert sum(cut_off) > len(points) // 4, "hardly a life was cut off: the points are not where the work is"
 
 
-@pytest.mark.timeout(120 + 5 * MORE)
+@pytest.mark.timeout(300 + 5 * MORE)
 @pytest.mark.parametrize("name", LOOPS)
 def test_named_loops_of_a_model_end_as_the_rules_say(lives: Lives, name: str) -> None:
     stride = 1 if MORE else 17
