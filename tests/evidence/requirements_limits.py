@@ -8,6 +8,7 @@ BUDGETS = "integration/test_budgets.py"
 KILLED = "acceptance/test_cli_budgets.py::test_a_killed_process_gives_no_call_away_and_a_grant_survives_one"
 RULES = "property/test_budget.py"
 CONSTRAINTS = "integration/test_constraints.py"
+EVIDENCE = "integration/test_ending_by_evidence.py"
 ESCALATION = "integration/test_escalation.py"
 LEADS = "unit/test_destinations.py"
 
@@ -26,10 +27,10 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (f"{BUDGETS}::test_a_call_that_did_nothing_is_given_back_and_one_that_failed_is_not", f"{BUDGETS}::test_granted_retries_are_requests_more")),
     Requirement("R040", "A limit of equal errors", "after N equal errors of a tool in a row the run waits",
         (f"{BUDGETS}::test_equal_errors_in_a_row_make_the_run_wait",)),
-    Requirement("R041", "Stop conditions by evidence", "a run whose conditions are not met by receipts, files and recorded evidence is no success",
-        (f"{CONSTRAINTS}::test_a_condition_nobody_satisfied_is_no_success_and_one_of_an_earlier_life_stands", f"{CONSTRAINTS}::test_a_stop_condition_is_one_of_the_job_s_own_and_its_evidence_is_kept",
-         f"{CONSTRAINTS}::test_a_call_that_failed_is_no_evidence"),
-        missing="a run ends where its program returns, not in the middle of it once all conditions hold"),
+    Requirement("R041", "Stop conditions by evidence", "a loop goes on while one is unmet by receipts, files and recorded evidence, and ends when all hold, whatever its model claims, over kills too; a run that ends with one unmet is no success",
+        (f"{EVIDENCE}::test_a_model_that_claims_to_be_done_ends_nothing_and_one_that_would_go_on_is_ended", f"{EVIDENCE}::test_killed_anywhere_the_next_life_ends_the_loop_at_the_same_place", f"{EVIDENCE}::test_what_is_unmet_is_what_would_make_the_run_fail",
+         f"{CONSTRAINTS}::test_a_condition_nobody_satisfied_is_no_success_and_one_of_an_earlier_life_stands", f"{CONSTRAINTS}::test_a_stop_condition_is_one_of_the_job_s_own_and_its_evidence_is_kept",
+         f"{CONSTRAINTS}::test_a_call_that_failed_is_no_evidence")),
     Requirement("R042", "Escalation to a person", "the run waits with a question, no other effect starts, and the answer goes on",
         (f"{ESCALATION}::test_a_failure_of_that_kind_waits_for_a_person_and_retry_goes_on", f"{ESCALATION}::test_no_other_effect_starts_while_a_person_is_asked",
          f"{ESCALATION}::test_repeated_failures_ask_a_person", f"{ESCALATION}::test_giving_up_hands_the_failure_to_the_program")),

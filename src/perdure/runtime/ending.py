@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from perdure.core.codec import encode_or_repr
 from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.errors import CallDenied, CallError, DeadlineExceeded, SimulationMissing
 from perdure.model.run import RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import artifacts, cancelling, challenges, citations, limits, recording
+from perdure.runtime import cancelling, challenges, limits, recording, stop_conditions
 from perdure.runtime.actions import LIVING_SENDERS
 from perdure.runtime.checkpointing import INTERRUPT, write_checkpoint
 from perdure.runtime.lease import end_children
 from perdure.runtime.life import Life
 from perdure.runtime.steps import block_open_steps
-from perdure.runtime.workspace import measure
 from perdure.store.sql_store import SqlStore
 
 _LOG = logging.getLogger("perdure")
@@ -77,7 +76,7 @@ def _leave(life: Life, store: SqlStore, ending: Ending) -> None:
             store.calls.move(row, CallEvent.WITHDRAWN, life.fence, life.now())
     # A limit that was reached, and whose caller gave up waiting: a run that has ended needs no grant.
     store.questions.close_of_run(life.run_id, answer="the run ended without it", actor="perdure", now=life.now())
-    problem = ending.error or life.refused or _unmet_conditions(life, store)
+    problem = ending.error or life.refused or stop_conditions.at_the_end(life, store)
     if problem is None:
         _succeed(life, store, ending)
     else:
@@ -244,44 +243,3 @@ def error_words(problem: BaseException) -> tuple[str, str]:
     if isinstance(problem, SimulationMissing):
         return "simulation_missing", str(problem)
     return type(problem).__name__, str(problem) + recording.raised_at(problem)
-
-
-class ConditionsUnmet(Exception):
-    """Main returned, and what the job expects is not evidenced (R041, R043)."""
-
-
-def _unmet_conditions(life: Life, store: SqlStore) -> ConditionsUnmet | None:
-    missing = [text for condition in life.spec.get("stop_conditions", ()) if (text := _unmet(life, store, condition))]
-    for path in life.spec.get("artifacts", {}).get("expected_outputs", ()):
-        if not _record_artifact(life, store, path):
-            missing.append(
-                f"the expected output {path} is not in the workspace: make the program write it, then resume"
-            )
-    missing += citations.missing(life, store)
-    return ConditionsUnmet("; ".join(missing)) if missing else None
-
-
-def _unmet(life: Life, store: SqlStore, condition: Any) -> str | None:
-    if isinstance(condition, str):
-        met = any(item.condition == condition for item in store.budgets.met(life.run_id))
-        return None if met else f"the stop condition {condition!r} was not satisfied"
-    asked = cast("dict[str, Any]", condition) if isinstance(condition, dict) else {}
-    if "artifact" in asked:
-        found = _record_artifact(life, store, str(asked["artifact"]))
-        return (
-            None
-            if found
-            else f"the artifact {asked['artifact']} is not in the workspace: make the program write it, then resume"
-        )
-    if "effect" in asked:
-        wanted = int(asked.get("times", 1))
-        done = store.calls.effects(life.run_id, str(asked["effect"]))
-        return None if done == wanted else f"{asked['effect']} has {done} receipts, not {wanted}"
-    return f"the stop condition {condition!r} is not one that can be checked"
-
-
-def _record_artifact(life: Life, store: SqlStore, path: str) -> bool:
-    found = measure(life.workspace, path)
-    if found is not None:
-        artifacts.record(life, store, found)
-    return found is not None

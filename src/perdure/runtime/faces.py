@@ -15,7 +15,7 @@ from perdure.core.packet import ResumePacket
 from perdure.model.artifact import Artifact
 from perdure.model.errors import UsageError
 from perdure.model.secret import Secret
-from perdure.runtime import artifacts, pauses, saying
+from perdure.runtime import artifacts, pauses, saying, stop_conditions
 from perdure.runtime.checkpointing import STEP_BOUNDARY, write_checkpoint
 from perdure.runtime.door import Door, parse_options
 from perdure.runtime.frame import current_step
@@ -228,6 +228,19 @@ class Run(_Face):
         request, asker = self._turn(name, call_model, messages, tools, calls, key)
         return Turn(asker, self._door.serve_sync(request))
 
+    def unmet_conditions(self) -> tuple[str, ...]:
+        """Return what the job still expects, one sentence each, by receipts, files and recorded evidence (R041).
+
+        It is what would make the run fail if ``main`` returned now: a loop that goes on while something is unmet ends
+        when all of it holds, whatever a model says. What was unmet in an earlier life is told again at the same place.
+
+        Raises:
+            UsageError: the job has no stop condition and no expected output.
+            ConditionsUnmet: an effect has happened too often, so that the run cannot succeed any more.
+        """
+        request, found = stop_conditions.asked(self._door)
+        return found if request is None else tuple(self._door.serve_sync(request))
+
     def usage(self, *, tokens: int = 0, usd: float | Decimal = 0) -> None:
         """Report what the program has used beside its turns; counted once, whatever becomes of the process.
 
@@ -328,6 +341,13 @@ class AsyncRun(_Face):
             await refused
         request, asker = self._turn(name, call_model, messages, tools, calls, key)
         return AsyncTurn(asker, await self._door.serve_async(request))
+
+    async def unmet_conditions(self) -> tuple[str, ...]:
+        """Return what the job still expects, by evidence. As ``Run.unmet_conditions``."""
+        if refused := self._door.refused():
+            await refused
+        request, found = stop_conditions.asked(self._door)
+        return found if request is None else tuple(await self._door.serve_async(request))
 
     async def usage(self, *, tokens: int = 0, usd: float | Decimal = 0) -> None:
         """Report what the program has used beside its turns. As ``Run.usage``."""
