@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.forked import FORKER
+
 REPORT = """
 import json, os, subprocess, sys
 import perdure
@@ -129,7 +131,7 @@ class Desk:
 
     def type(self, *words: str, env: Mapping[str, str] | None = None) -> Said:
         """Run ``perdure`` with these words to its end."""
-        return ended(self.start(*words, env=env))
+        return Said(*FORKER.type(words, self.folder, environment(env or {})))
 
     def paste(self, command: str) -> Said:
         """Run a printed command in a shell, as somebody who pasted it."""
