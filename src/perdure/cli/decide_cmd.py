@@ -48,9 +48,11 @@ def _checked_result(options: argparse.Namespace, says: str) -> Any:
         raise UsageError("--result and --ref belong to --happened", next_command="perdure resolve --help")
     if says != "did_not_happen" and options.force:
         raise UsageError("--force belongs to --did-not-happen", next_command="perdure resolve --help")
+    from perdure.runtime.left_out import LEFT_OUT
+
     if options.ref is not None and not options.ref.strip():
         raise UsageError("--ref is empty: give the provider's own id, or leave it out")
-    return None if options.result is None else value_of(options.result, "--result")
+    return LEFT_OUT if options.result is None else value_of(options.result, "--result")
 
 
 def approve(options: argparse.Namespace, output: Output) -> int:

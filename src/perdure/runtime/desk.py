@@ -19,6 +19,7 @@ from perdure.runtime.claim import kill_owner
 from perdure.runtime.consent import Answer, Known
 from perdure.runtime.exports import Exports
 from perdure.runtime.heartbeat import Heartbeat
+from perdure.runtime.left_out import LEFT_OUT
 from perdure.runtime.registry import Registry, tools_of_module
 from perdure.runtime.verdicts import Verdict, person
 from perdure.runtime.waiting import waiting
@@ -235,7 +236,7 @@ class Desk(Window, ABC):
         tool_call_id: str,
         says: str,
         *,
-        result: Any = None,
+        result: Any = LEFT_OUT,
         ref: str | None = None,
         same_as: str | None = None,
         reason: str = "",
@@ -246,7 +247,7 @@ class Desk(Window, ABC):
 
         Args:
             says: ``happened did_not_happen abandon same another``.
-            result: what the caller gets for ``happened``.
+            result: what the caller gets for ``happened``: ``None`` when left out, and then it may be added later.
             ref: the provider's own id of the effect.
 
         Raises:

@@ -11,7 +11,7 @@ from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.errors import CallDenied, CallError, DeadlineExceeded, SimulationMissing
 from perdure.model.run import RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import cancelling, challenges, limits, recording, stop_conditions
+from perdure.runtime import cancelling, challenges, left_out, limits, recording, stop_conditions
 from perdure.runtime.actions import LIVING_SENDERS
 from perdure.runtime.checkpointing import INTERRUPT, write_checkpoint
 from perdure.runtime.lease import end_children
@@ -60,6 +60,8 @@ def _leave(life: Life, store: SqlStore, ending: Ending) -> None:
     _ask_what_is_left(life, store)
     problem = ending.error or life.refused
     reason = None if isinstance(problem, DeadlineExceeded) else _reason(life, store, rows)
+    if reason is None and _lacks_value(life, store, problem):
+        reason = WaitReason.QUESTION
     if reason is not None and store.endings.cancel_asked(life.run_id, life.fence):
         _cancel(life, store, rows, "cancelled")  # it would wait for ever otherwise: nobody drives it any more
         return
@@ -161,6 +163,11 @@ def _reason(life: Life, store: SqlStore, rows: list[CallRow]) -> WaitReason | No
     return None
 
 
+def _lacks_value(life: Life, store: SqlStore, problem: BaseException | None) -> bool:
+    """Ask for what a person left out, where the program ended without it; a failed call is replayed in every life."""
+    return problem is not None and call_behind(problem) is None and left_out.ask(life, store, problem)
+
+
 def _succeed(life: Life, store: SqlStore, ending: Ending) -> None:
     text, exact = encode_or_repr(ending.result)
     if not exact:
@@ -186,6 +193,8 @@ def _fail(life: Life, store: SqlStore, problem: BaseException) -> None:
     )
     _skip_the_rest(life, store)
     call = call_behind(problem)
+    if call is not None:
+        detail += left_out.hint(life, store)
     _finish(life, store, RunEvent.RAISE, error_code=code, error_detail=detail, ended_by=call, how="failed")
 
 
@@ -219,7 +228,9 @@ def _finish(
 
 
 def unmet_effects(life: Life, store: SqlStore) -> list[CallRow]:
-    """Return effects done by an earlier life and not asked for by this one (R5)."""
+    """Return effects done by an earlier life and not asked for by the program, if this one has entered it (R5)."""
+    if not life.entered:
+        return []
     rows = (store.calls.get(call_no) for call_no in life.context.never_told())
     own = (row for row in rows if row.run_id == life.run_id)  # what a parent did later is no concern of a fork's end
     return [row for row in own if row.effectful and row.status is CallStatus.SUCCEEDED]

@@ -6,6 +6,7 @@ import json
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from perdure.core.backoff import delay_seconds
 from perdure.core.codec import encode_or_repr
@@ -17,6 +18,7 @@ from perdure.ports.tool import Probe, ToolFailed
 from perdure.runtime import artifacts, escalations
 from perdure.runtime.actions import Ended, Outcome
 from perdure.runtime.life import Life
+from perdure.runtime.returned import returned_type
 from perdure.store.questions import NOTICE_KIND
 from perdure.store.sql_store import SqlStore
 
@@ -305,11 +307,20 @@ def ask_doubt(life: Life, store: SqlStore, row: CallRow, why: str) -> CallRow:
             tool_call_id=row.tool_call_id,
             kind="in_doubt",
             summary=f"{named(store, row)}: did it happen? {_lost_by(store, row)}{why}",
-            detail=json.dumps({"attempt": row.attempt, "probe_lag_seconds": _lag_seconds(life, row)}),
+            detail=json.dumps(_facts_of_doubt(life, row)),
             request_hash=row.args_hash,
             now=life.now(),
         )
     return current
+
+
+def _facts_of_doubt(life: Life, row: CallRow) -> dict[str, Any]:
+    returns = returned_type(life.registry.find(row.tool_namespace, row.tool_name))
+    return {
+        "attempt": row.attempt,
+        "probe_lag_seconds": _lag_seconds(life, row),
+        **({"returns": returns} if returns is not None else {}),
+    }
 
 
 def _lost_by(store: SqlStore, row: CallRow) -> str:

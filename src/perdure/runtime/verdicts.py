@@ -20,6 +20,7 @@ from perdure.model.toolcall import CallRow, CallStatus, Evidence, ReplayPolicy
 from perdure.ports.clock import seconds_between
 from perdure.runtime import answering, escalations
 from perdure.runtime.lease import Liveness, liveness, living_children
+from perdure.runtime.left_out import LEFT_OUT, is_open, said_of
 from perdure.store.questions import Question
 from perdure.store.sql_store import SqlStore
 
@@ -33,7 +34,7 @@ class Verdict:
     Args:
         says: one of ``VERDICTS``.
         actor: who says it.
-        result: what the caller will get for ``happened``.
+        result: what the caller will get for ``happened``; ``None`` and a note that it may be added, when left out.
         ref: the provider's own id of the effect.
         same_as: which of the listed kin it is, for ``same``; the newest when left out.
         force: accept "did not happen" while the sender may be alive; recorded.
@@ -41,7 +42,7 @@ class Verdict:
 
     says: str
     actor: str
-    result: Any = None
+    result: Any = LEFT_OUT
     ref: str | None = None
     same_as: str | None = None
     reason: str = ""
@@ -126,9 +127,8 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
     if verdict.says == "happened" and owner not in (None, row.tool_call_id):
         raise VerdictRefused(f"the reference {verdict.ref} belongs to {owner}")
     taken_for_not_done = row.status is CallStatus.PREPARED and row.attempt > 0
-    if row.status is CallStatus.SUCCEEDED and verdict.says == "happened" and _left_open(store, row):
-        store.calls.amend(row, fence, now, response=encode(verdict.result), ref=verdict.ref)
-        _write(store, row, verdict, now, json.dumps({"result": "added"}))
+    if row.status is CallStatus.SUCCEEDED and verdict.says == "happened" and is_open(store, row):
+        _add_value(store, row, verdict, fence, now)
         return
     if row.status is not CallStatus.IN_DOUBT and not (taken_for_not_done and verdict.says == "happened"):
         raise VerdictRefused(
@@ -137,8 +137,9 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
         )
     detail = None
     if verdict.says == "happened":
-        response = encode(verdict.result)
+        response = encode(None if verdict.result is LEFT_OUT else verdict.result)
         store.calls.succeed(row, fence, now, response=response, ref=verdict.ref, delivered_seq=None)
+        detail = json.dumps(said_of(verdict.result)) if verdict.result is None else None
     elif verdict.says == "did_not_happen":
         problem = quarantine_problem(store, row, now)
         if problem is not None and not verdict.force:
@@ -162,10 +163,17 @@ def _nobody_asks_again(store: SqlStore, row: CallRow, fence: int, now: str) -> N
         store.calls.move(store.calls.get(row.call_no), CallEvent.WITHDRAWN, fence, now)
 
 
-def _left_open(store: SqlStore, row: CallRow) -> bool:
-    """Return whether a person has said that a call happened and not what its caller gets: that may be said later."""
-    said = [item for item in store.calls.evidence(row.tool_call_id) if item.kind == "verdict"]
-    return bool(said) and said[-1].says == "happened" and store.calls.response(row.call_no) == "null"
+def _add_value(store: SqlStore, row: CallRow, verdict: Verdict, fence: int, now: str) -> None:
+    """Add what a call returned to the word that it happened; without a value only the reference is added."""
+    question = store.questions.open_of_call(row.tool_call_id)
+    if verdict.result is LEFT_OUT and question is not None and question.wants_value:
+        raise VerdictRefused(
+            f"{row.tool_call_id} is known to have happened: what it returned is asked for",
+            next_command=f"perdure resolve {row.tool_call_id} --happened --result JSON   # null: nothing",
+        )
+    left_out = verdict.result is LEFT_OUT
+    store.calls.amend(row, fence, now, response=encode(None if left_out else verdict.result), ref=verdict.ref)
+    _write(store, row, verdict, now, None if left_out else json.dumps({"result": "added"}))
 
 
 def _challenge(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
@@ -220,7 +228,10 @@ def answer_question(store: SqlStore, approval_id: str, *, text: str, actor: str,
         store.seals.seal(row.run_id, now)
         return
     if question.status != "open" or not question.is_notice:
-        raise VerdictRefused(f"{approval_id} is {question.status} ({question.kind}), and takes no answer in words")
+        wanted = f"perdure resolve {question.tool_call_id} --happened --result JSON" if question.wants_value else ""
+        raise VerdictRefused(
+            f"{approval_id} is {question.status} ({question.kind}), and takes no answer in words", next_command=wanted
+        )
     store.questions.answer(approval_id, answer=text, actor=actor, now=now)
 
 

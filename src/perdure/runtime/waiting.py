@@ -64,11 +64,7 @@ def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Change, ..
 def _commands(question: Question) -> tuple[str, ...]:
     call, asked = question.tool_call_id, question.approval_id
     if question.kind == "in_doubt":
-        return (
-            f"perdure resolve {call} --happened",
-            f"perdure resolve {call} --did-not-happen",
-            f"perdure resolve {call} --abandon",
-        )
+        return _of_doubt(question)
     if question.kind == "challenge":
         return (f"perdure resolve {call} --same", f"perdure resolve {call} --another")
     if question.kind == "approval":
@@ -82,10 +78,20 @@ def _commands(question: Question) -> tuple[str, ...]:
     if question.change is not None:
         run_id = shlex.quote(question.run_id)
         return (f"perdure answer {asked} continue", f"perdure fork {run_id}", f"perdure runs cancel {run_id}")
+    if question.wants_value:
+        happened = f"perdure resolve {call} --happened --result"
+        return (f"{happened} JSON", f"{happened} null")
     if question.is_asked:
         options = json.loads(question.detail or "{}")["options"]
         return tuple(f"perdure answer {asked} {shlex.quote(item)}" for item in options or ("TEXT",))
     return (f"perdure answer {asked} seen",)
+
+
+def _of_doubt(question: Question) -> tuple[str, ...]:
+    """Return the verdicts on a call in doubt; of a tool whose value is never None, also the one with the value."""
+    resolve = f"perdure resolve {question.tool_call_id}"
+    with_value = (f"{resolve} --happened --result JSON",) if "returns" in json.loads(question.detail or "{}") else ()
+    return (f"{resolve} --happened", *with_value, f"{resolve} --did-not-happen", f"{resolve} --abandon")
 
 
 def spaced(flags: str) -> str:

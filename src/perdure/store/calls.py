@@ -298,6 +298,10 @@ class CallRows:
         )
         self._moved(row, CallStatus.FAILED, now, CHALLENGED)
 
+    def told_happened(self, run_id: str) -> list[CallRow]:
+        """Return the calls of a run that happened by a person's word, and gave nothing back."""
+        return [call_of_row(row) for row in self._do.rows("told_happened", run_id=run_id)]
+
     def amend(self, row: CallRow, fence: int, now: str, *, response: str, ref: str | None) -> None:
         """Add the value that a person left out when they said that a call had happened."""
         kept = self._payloads.keep(response)

@@ -35,7 +35,7 @@ class Question:
     def is_notice(self) -> bool:
         """Whether it tells a person of something that has happened: no run waits for its answer."""
         told = self.kind == NOTICE_KIND and self.tool_call_id is not None
-        return told and self.escalation is None and not self.is_asked
+        return told and self.escalation is None and not self.is_asked and not self.wants_value
 
     @property
     def escalation(self) -> str | None:
@@ -58,8 +58,14 @@ class Question:
         """Whether the program itself asks, by ``run.ask``."""
         return self.kind == NOTICE_KIND and "question" in json.loads(self.detail or "{}")
 
+    @property
+    def wants_value(self) -> bool:
+        """Whether a call happened, and what it returned is asked for."""
+        return self.kind == NOTICE_KIND and LEFT_OUT_KEY in json.loads(self.detail or "{}")
+
 
 NOTICE_KIND = "question"
+LEFT_OUT_KEY = "left_out"
 
 
 class QuestionRows:

@@ -332,6 +332,12 @@ UPDATE tool_calls SET response_ref = :response, external_correlation_id = coales
 WHERE call_no = :call_no AND status = 'succeeded' AND response_ref = 'null'
   AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
 
+-- name: told_happened
+SELECT {call}
+FROM tool_calls WHERE run_id = :run_id AND status = 'succeeded' AND response_ref = 'null' AND EXISTS (
+  SELECT 1 FROM evidence e WHERE e.tool_call_id = tool_calls.tool_call_id AND e.kind = 'verdict' AND e.says = 'happened')
+ORDER BY call_no
+
 -- name: bind_turn_call
 INSERT OR REPLACE INTO turn_calls (parent_call_id, call_index, tool_call_id, adopted)
 SELECT :parent_call_id, :call_index, :tool_call_id, :adopted
@@ -415,7 +421,8 @@ WHERE tool_call_id = :tool_call_id AND status = 'open'
 
 -- name: close_approvals_of_run
 UPDATE approvals SET status = 'closed', decided_at = :now, actor = :actor, answer = :answer
-WHERE run_id = :run_id AND status = 'open' AND tool_call_id IS NULL AND kind <> 'in_doubt'
+WHERE run_id = :run_id AND status = 'open' AND kind <> 'in_doubt'
+  AND (tool_call_id IS NULL OR detail LIKE '{"left_out":%')
 
 -- name: tools_of_calls
 SELECT call_no, tool_call_id, tool_namespace, tool_name FROM tool_calls
