@@ -117,7 +117,7 @@ def summary(found: Outcome, document: Mapping[str, Any]) -> str:
             ("calls", counted),
             ("life", f"{found.attempt}" + (f" ({last})" if last else "")),
             ("fork of", _fork(found)),
-            ("unmet", str(found.unmet) if found.unmet else None),
+            ("unmet", str(found.unmet) if found.unmet and found.status.ended else None),
             ("duplicates", str(found.duplicates_found) if found.duplicates_found else None),
             ("workspace", found.workspace),
         ]

@@ -49,7 +49,8 @@ def completion_of(store: SqlStore, row: RunRow, reach: Reach) -> Completion:
     lives, lives_in_all = reports.lives(run_id, LIVES)
     files, files_in_all = reports.artifacts(run_id, FILES)
     ended = [life.ended_at for life in lives if life.ended_at]
-    replayed = reports.replayed(run_id, fence=row.lease_fence, unmet=unmet_ids, limit=OTHERS)
+    met = lives[-1].replayed > 0 if lives else False
+    replayed = reports.replayed(run_id, fence=row.lease_fence, unmet=unmet_ids, limit=OTHERS) if met else Newest((), 0)
     return Completion(
         run_id=run_id,
         name=row.name,

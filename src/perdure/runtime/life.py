@@ -141,6 +141,8 @@ class _Rows(_Steps):
         """Rows whose receipt is on its way to the ledger: served no more, and in no doubt either."""
         self.unsaved: list[Any] = []
         """Receipts that could not be stored (``late_receipt.Unsaved``)."""
+        self.entered = False
+        """Whether its program is, or was, entered: one that was not has asked for nothing, and left nothing unmet."""
         self.cancel_asked = False
         """Somebody wants the end of the run, and this life has seen it."""
         self.spans: LifeSpans | None = None

@@ -193,6 +193,7 @@ class Runner:
             return Ending(suspended=True)
         asked = None if life.waits else life.ledger.run(lambda store: limits.barred(life, store))
         if asked is None:
+            life.entered = True
             return None
         life.parked_for.append((asked, None, ()))
         return Ending(suspended=True)
