@@ -27,6 +27,12 @@ def type_in(folder: Path, *words: str) -> int:
     return command_line(["--state-dir", str(folder / "state"), *words])
 
 
+def test_a_function_is_no_script_because_an_input_of_it_says_so(tmp_path: Path) -> None:
+    with open_engine(tmp_path) as engine:
+        found = engine.run(lambda run: 1 / 0, {"job": {"agent": "run_scope"}}, run_id="w47")
+    assert "engine.resume('w47', main=...)" in found.resume_command
+
+
 @pytest.mark.parametrize(
     ("status", "error", "resume", "told"),
     [

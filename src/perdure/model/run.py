@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -143,7 +144,8 @@ class RunRow:
     @property
     def is_scope(self) -> bool:
         """Whether its program is a script around which a ``run_scope`` stands: to start it again goes on with it."""
-        return f'"agent": "{SCOPE_AGENT}"' in self.spec_json
+        said: Any = json.loads(self.spec_json).get("agent")
+        return bool(said == SCOPE_AGENT)
 
 
 class Change(NamedTuple):
