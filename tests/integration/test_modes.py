@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import perdure
+from perdure import StoreError
 from perdure.runtime.workspace import append, write_whole
 from perdure.store import modes
 from tests.integration.canaries import canaries
@@ -56,3 +57,15 @@ def test_no_file_of_a_run_is_written_through_a_linked_folder(tmp_path: Path, wri
     with pytest.raises(OSError, match="is a link"):
         write(tmp_path / "r1" / "run.log", "a line\n")
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_run_that_could_not_be_entered_here_can_be_resumed_by_this_very_process(tmp_path: Path) -> None:
+    place = tmp_path / "state" / "workspaces" / "r1"
+    place.parent.mkdir(parents=True)
+    place.symlink_to(tmp_path)
+    with open_engine(tmp_path) as engine:
+        with pytest.raises(StoreError, match="is a link"):
+            engine.run(lambda _run: "done", run_id="r1")
+        assert engine.details("r1")["lives"][0]["how"] == "interrupted"
+        place.unlink()
+        assert engine.run(lambda _run: "done", run_id="r1").result == "done"

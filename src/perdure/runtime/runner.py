@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,11 +76,15 @@ class Runner:
         around = replace(around, policy=job.policy)
         life = Life(around, row, job.spec, job.registry, fence=fence, waits=job.waits, is_async=is_async)
         life.critic = job.critic
-        life.spans = begin_spans(life)
-        around.ledger.run(lambda store: _load(life, store))
-        refuse_workspace_link(life.workspace)
-        if life.lineage.ancestors:
-            bring_files(life)
+        try:
+            life.spans = begin_spans(life)
+            around.ledger.run(lambda store: _load(life, store))
+            refuse_workspace_link(life.workspace)
+            if life.lineage.ancestors:
+                bring_files(life)
+        except BaseException as problem:
+            _not_begun(life, problem)
+            raise
         around.observer.began(life.run_id, life)
         self._heartbeat.add(life)
         return life
@@ -240,6 +244,18 @@ class Runner:
 def started_rows(store: SqlStore, life: Life) -> list[CallRow]:
     """Return the rows that an earlier life started and did not settle."""
     return [row for row in store.calls.open(life.run_id) if row.status in (CallStatus.RUNNING, CallStatus.IN_DOUBT)]
+
+
+def _not_begun(life: Life, problem: BaseException) -> None:
+    """Leave a run that was claimed and could not be entered here: anybody may resume it, this process too."""
+    with suppress(StoreError):  # then this process has no say over the run any more
+        life.ledger.run(
+            lambda store: store.runs.end_life(
+                life.run_id, life.fence, how="interrupted", now=life.now(), counts=life.counts()
+            )
+        )
+    life.fail(problem)
+    end_spans(life)
 
 
 def _load(life: Life, store: SqlStore) -> None:
