@@ -85,7 +85,7 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
         redaction: str | None = None,
         secrets: Mapping[str, str] | None = None,
     ) -> None:
-        environ = os.environ if environ is None else environ
+        environ, database = os.environ if environ is None else environ, database_of(url)
         knobs = Knobs(environ)
         self._policy_paths = [Path(path) for path in policies]
         policy = load_policy(self._policy_paths)
@@ -97,7 +97,6 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
         store = open_store(url, clock, crash_point=knobs.crash_point, redactor=redactor, key_path=key)
         tell_of_lost_key(store.vault)
         ledger = Ledger(store, crash_point=knobs.crash_point)
-        database = database_of(url)
         self.state_dir = Path(state_dir) if state_dir is not None else Path(database).parent
         self._registry = Registry(tools)
         self._flags = command_flags

@@ -14,14 +14,15 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure.model.errors import SchemaError, StoreError
+from perdure import Engine
+from perdure.model.errors import SchemaError, StoreError, UsageError
 from perdure.ports.clock import SystemClock
 from perdure.runtime.ledger import Ledger
 from perdure.store import migrate as migrating
 from perdure.store.migrate import Migration, migrate, shipped_migrations
 from perdure.store.open import open_store, sqlite_path
 from perdure.store.sql_store import SqlStore
-from perdure.store.sqlite import connection as sqlite_connection
+from perdure.store.sqlite import mounts as mount_table
 from perdure.store.sqlite.connection import SqliteConnection, wal_reset_bug
 from tests.integration.store_support import NOW, everything, open_ledger, rows_of, seed
 
@@ -89,7 +90,7 @@ def mounts(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
     """Let the ledger read a table of mounts that names the test's folder."""
     table = folder / "mounts"
     table.write_text("\n".join(["/dev/vda1 / ext4 rw 0 0", *lines, ""]), encoding="utf-8")
-    monkeypatch.setattr(sqlite_connection, "MOUNTS", table)
+    monkeypatch.setattr(mount_table, "MOUNTS", table)
 
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"])
@@ -279,6 +280,16 @@ def open_until(path: Path, statement: int, steps: int) -> bool:
     ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert ended in (0, -signal.SIGKILL)
     return ended != 0
+
+
+@pytest.mark.parametrize("url", ["{}/ledger.db", "ledger.db", "sqlite:///:memory:"])
+def test_what_is_no_url_of_a_ledger_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="sqlite:///FILE"):
+        Engine(url.format(tmp_path))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("already", range(len(shipped_migrations())))

@@ -25,7 +25,8 @@ from perdure.runtime.crashpoints import KNOBS, PREFIX
 from perdure.runtime.secrets import KEY_VARIABLE
 from perdure.store.modes import exposed
 from perdure.store.sqlite.checksums import checksum_vfs
-from perdure.store.sqlite.connection import SqliteConnection, filesystem_of, library_version, wal_reset_bug
+from perdure.store.sqlite.connection import SqliteConnection, library_version, wal_reset_bug
+from perdure.store.sqlite.mounts import filesystem_of
 from perdure.store.upkeep import looking
 
 FSYNCS = 7

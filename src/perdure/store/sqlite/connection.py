@@ -18,6 +18,7 @@ from perdure.store.modes import make_database
 from perdure.store.sqlite import wal_check
 from perdure.store.sqlite.checksums import CHECKSUM_VFS, RESERVED_BYTES, checksum_vfs, is_damage, take_over_pages
 from perdure.store.sqlite.lock_holder import is_stopped, lock_holder
+from perdure.store.sqlite.mounts import refuse_network_filesystem
 
 BUSY_TIMEOUT_MILLISECONDS = 30_000
 ANOTHER_BUSY_MILLISECONDS = 1_000
@@ -33,8 +34,6 @@ _PRAGMAS: tuple[tuple[str, str, str], ...] = (
     # Always, not only while bodies are removed: a row that grows leaves its old text behind.
     ("secure_delete", "on", "1"),
 )
-MOUNTS = Path("/proc/self/mounts")
-_NETWORK_FILESYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph"})
 
 
 def wal_reset_bug(version: tuple[int, int, int]) -> bool:
@@ -86,7 +85,7 @@ class SqliteConnection:
         self._allow_network_filesystem = allow_network_filesystem
         self._given_vfs = vfs
         if path != ":memory:" and not allow_network_filesystem:
-            _refuse_network_filesystem(path)
+            refuse_network_filesystem(path)
         flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
         flags |= apsw.SQLITE_OPEN_CREATE if create and not read_only else 0
         busy = BUSY_TIMEOUT_MILLISECONDS if busy_milliseconds is None else busy_milliseconds
@@ -356,14 +355,15 @@ def _refuse_damaged_log(path: str) -> None:
 
 
 def _one() -> int:
+    """Return where an integer 1 stands, which SQLite only reads; one serves all connections of the process."""
     import ctypes
 
-    # The pointer is read during the call only, so that the interpreter may free the integer afterwards.
-    _KEEP.append(ctypes.c_int(1))
-    return ctypes.addressof(_KEEP[-1])
+    if not _ONE:
+        _ONE.append(ctypes.c_int(1))
+    return ctypes.addressof(_ONE[0])
 
 
-_KEEP: list[Any] = []
+_ONE: list[Any] = []
 _OPENING = threading.Lock()
 
 
@@ -375,26 +375,3 @@ def _file_identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return (0, 0)
     return found.st_dev, found.st_ino
-
-
-def _refuse_network_filesystem(path: str) -> None:
-    kind = filesystem_of(Path(path).resolve().parent)
-    if kind in _NETWORK_FILESYSTEMS:
-        raise StoreError(
-            f"{path} lies on a {kind} filesystem, where SQLite's locks cannot be trusted",
-            next_command="put the state directory on a local disk: --state-dir DIR",
-        )
-
-
-def filesystem_of(folder: Path) -> str:
-    try:
-        mounts = MOUNTS.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "unknown"
-    best, kind = "", "unknown"
-    for line in mounts:
-        fields = line.split(" ")
-        point = fields[1].replace("\\040", " ")
-        if (f"{folder}/".startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
-            best, kind = point, fields[2]
-    return kind
