@@ -244,3 +244,10 @@ def test_secrets_of_a_result_that_is_kept_are_gone_for_good(tmp_path: Path) -> N
     assert left["n"] == 1
     assert token not in str(left)
     assert "redacted:" in left["token"]
+
+
+def test_older_copies_are_named_where_the_ledger_is_and_not_where_the_workspaces_are(tmp_path: Path) -> None:
+    with Engine(f"sqlite:///{tmp_path}/ledger/l.db", state_dir=tmp_path / "state", tuning=FAST, environ={}) as engine:
+        copy = tmp_path / "ledger" / "l.db.before-0003"
+        copy.write_bytes(b"what the ledger held before")
+        assert engine.prune(older_than=0, dry_run=True).copies == (copy,)

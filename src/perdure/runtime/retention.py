@@ -15,7 +15,7 @@ from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings
 from perdure.store.pruning import Batch
 from perdure.store.sql_store import SqlStore
-from perdure.store.sqlite.erasing import empty_log, shrink
+from perdure.store.sqlite.erasing import empty_log, older_copies, shrink
 
 DEFAULT_OLDER_THAN = "30d"
 
@@ -156,7 +156,7 @@ class Retention:
         return [folder]
 
     def _copies(self) -> tuple[Path, ...]:
-        return tuple(sorted(self.state_dir.glob("*.before-*")))
+        return self._ledger.read(lambda store: older_copies(store.connection))
 
 
 def _stripping(run_id: str, last: int) -> Callable[[SqlStore], Batch]:

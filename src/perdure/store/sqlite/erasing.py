@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from perdure.model.errors import StoreError
 from perdure.ports.store import SqlConnection
 
@@ -19,3 +21,9 @@ def shrink(connection: SqlConnection) -> bool:
     except StoreError:
         return False
     return True
+
+
+def older_copies(connection: SqlConnection) -> tuple[Path, ...]:
+    """Return the copies beside a ledger that were made before a migration: they have what is removed from it now."""
+    file = next(str(row[2]) for row in connection.rows("PRAGMA database_list", {}) if row[1] == "main")
+    return tuple(sorted(Path(file).parent.glob(f"{Path(file).name}.before-*"))) if file else ()
