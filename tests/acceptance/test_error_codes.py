@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -125,6 +126,17 @@ except perdure.SpecMismatch:
     print("caught")
 perdure.run(lambda run: None, inputs={"a": 3}, run_id="x")
 """
+
+
+def test_a_script_says_no_secret_of_its_environment_with_its_error(tmp_path: Path) -> None:
+    secret = "no-run-is-called-like-this-4711"
+    script = tmp_path / "script.py"
+    script.write_text("import os, perdure\nperdure.run(lambda run: 1, run_id='? ' + os.environ['BUILD_TOKEN'])\n")
+    environ = {**os.environ, "BUILD_TOKEN": secret, "PERDURE_HOME": str(tmp_path / "state")}
+    ended = subprocess.run([sys.executable, script], env=environ, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "error[PERDURE-131]" in ended.stderr
+    assert secret not in ended.stderr
 
 
 def test_a_script_that_does_not_catch_an_error_ends_plainly_with_its_exit_code(tmp_path: Path) -> None:

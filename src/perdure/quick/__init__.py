@@ -17,6 +17,7 @@ from perdure.model.run import Outcome
 from perdure.ports.clock import Clock
 from perdure.runtime.agent import LoadedFar, loading
 from perdure.runtime.life import Tuning
+from perdure.runtime.secrets import said
 
 
 def open(
@@ -145,8 +146,7 @@ class _Plainly:
         if not isinstance(problem, PerdureError):
             self._otherwise(kind, problem, trace)
             return
-        for line in error_lines(problem):
-            print(line, file=sys.stderr)
+        print(said("\n".join(error_lines(problem))), file=sys.stderr)
         raise SystemExit(problem.exit_code)
 
 
@@ -164,8 +164,7 @@ def error_lines(problem: PerdureError) -> list[str]:
 
 def say(outcome: Outcome) -> None:
     """Print where the run stands and what waits, with the commands that answer it, on stderr."""
-    for line in lines_of(outcome):
-        print(line, file=sys.stderr)
+    print(said("\n".join(lines_of(outcome))), file=sys.stderr)
 
 
 def lines_of(outcome: Outcome) -> list[str]:
