@@ -287,3 +287,30 @@ def test_a_job_names_its_critic_and_one_that_is_not_there_is_refused_at_once(tmp
         with pytest.raises(SpecError, match="nobody"):
             engine.run(job, run_id="r2")
         assert [row.run_id for row in engine.runs()] == ["r1"]
+
+
+def test_the_log_tells_of_an_announced_step_what_it_is(tmp_path: Path) -> None:
+    def main(run: Any) -> None:
+        run.outline("gather", "print")
+        run.skip_step("archive", reason="nothing to keep")
+        with run.step("gather"):
+            if run.attempt == 1:
+                raise Crash
+
+    live(tmp_path, main)
+    live(tmp_path, main, resume=True)
+    log = tmp_path / "state/workspaces/r1/run.log"
+    said = [line.partition("  ")[2] for line in log.read_text("utf-8").splitlines() if "  step " in line]
+    of_step = {number: [line for line in said if line.startswith(f"step r1.s{number} ")] for number in (1, 2, 3)}
+    assert of_step[1] == [
+        *("step r1.s1 gather ready", "step r1.s1 running", "step r1.s1 failed (Crash)"),
+        *("step r1.s1 running", "step r1.s1 succeeded"),
+    ]
+    assert of_step[2] == ["step r1.s2 print ready", "step r1.s2 skipped"]
+    assert of_step[3] == ["step r1.s3 archive skipped"]
+    with open_engine(tmp_path) as engine:
+        engine.export("r1")
+    anew = log.read_text("utf-8")
+    assert "step r1.s2 print running" not in anew
+    assert "step r1.s3 archive running" not in anew
+    assert "step r1.s3 archive skipped" in anew

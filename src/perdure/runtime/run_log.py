@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.core.run_log import line
+from perdure.model.run import StepStatus
 from perdure.model.toolcall import CallRow, CallStatus
 from perdure.runtime.workspace import RUN_LOG, append, tail
 from perdure.store.changes import Change
@@ -60,7 +61,8 @@ class RunLogs:
         """Write what the life before did last and did not come to write down: it was killed."""
         known = tail(life.workspace / RUN_LOG, TAIL_BYTES)
         told = life.ledger.read(lambda store: _of_the_life_before(life, store))
-        late = [text for text in sorted(told) if text not in known]
+        # An announced step was written down as ready, and the row of one that has begun does not say so any more.
+        late = [text for text in sorted(told) if text not in known and f"  {_subject(text)} ready" not in known]
         if late:
             append(life.workspace / RUN_LOG, "".join(f"{text}  [told late]\n" for text in late))
 
@@ -165,7 +167,18 @@ def _of_lives(store: SqlStore, run_id: str) -> Iterator[str]:
         yield line("run", run_id, "", row.status, row.updated_at, row.error_code or "")
 
 
+def _subject(text: str) -> str:
+    """Return the beginning of a line that tells of a step's first moment: which step, and its name."""
+    return text.partition("  ")[2].rpartition(" ")[0]
+
+
 def _of_step(step: StepRow) -> Iterator[str]:
-    yield line("step", step.step_id, step.name, "running", step.created_at)
-    if step.status != "running":
+    """Yield what the log says of a step; of one that was announced and has begun, the row knows no second moment."""
+    never_begun = step.status in (StepStatus.READY, StepStatus.SKIPPED)
+    if step.status is StepStatus.SKIPPED and step.created_at == step.updated_at:
+        yield line("step", step.step_id, step.name, step.status, step.created_at)
+        return
+    first = StepStatus.READY if never_begun else StepStatus.RUNNING
+    yield line("step", step.step_id, step.name, first, step.created_at)
+    if step.status is not first:
         yield line("step", step.step_id, "", step.status, step.updated_at, step.error_code or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from perdure.model.run import Owner, RunRow, RunStatus, StepStatus
@@ -59,8 +59,7 @@ class LifeCounts:
 
 def owner_text(owner: Owner) -> str:
     """Return an owner as the JSON that stands in ``lease_owner``."""
-    fields = {"host": owner.host, "boot_id": owner.boot_id, "pid": owner.pid, "start_time": owner.start_time}
-    return json.dumps(fields, sort_keys=True)
+    return json.dumps(asdict(owner), sort_keys=True)
 
 
 def owner_from_text(text: str) -> Owner:
@@ -87,9 +86,8 @@ class RunRows:
 
     def told_result(self, run_id: str) -> str | None:
         """Return the result of a run for people: marks stand where secrets were."""
-        for row in self._do.told("stored_result", run_id=run_id):
-            return None if row[0] is None else str(row[0])
-        return None
+        row = next(self._do.told("stored_result", run_id=run_id), (None,))
+        return None if row[0] is None else str(row[0])
 
     def newest(
         self, *, status: str | None, limit: int, name: str | None = None, since: str | None = None
@@ -104,8 +102,7 @@ class RunRows:
 
     def last_id(self) -> str | None:
         """Return the id of the newest run."""
-        row = self._do.one("last_run_id")
-        return row[0] if row else None
+        return None if (row := self._do.one("last_run_id")) is None else row[0]
 
     def claim(self, row: RunRow, owner: Owner, *, now: str, expires: str) -> int:
         """Make ``owner`` the run's owner under the next fence and begin a life; return the fence."""
@@ -245,7 +242,7 @@ class StepRows:
             status=status,
             error_detail=error_detail,
         )
-        self._changes.tell(run_id, "step", step_id, name, StepStatus.RUNNING, now)
+        self._changes.tell(run_id, "step", step_id, name, status, now)
 
     def get(self, run_id: str, name: str, occurrence: int) -> StepRow | None:
         """Return a step by its name and count."""
@@ -291,6 +288,9 @@ class StepRows:
         error_detail: str | None,
     ) -> None:
         """End every step that has not ended: what was never begun is skipped, the others are as ``left_open`` says."""
+        ended = {StepStatus.READY: StepStatus.SKIPPED, StepStatus.RUNNING: left_open, StepStatus.BLOCKED: left_open}
+        for step in (row for row in self.list(run_id) if row.status in ended):
+            self._changes.tell(run_id, "step", step.step_id, "", ended[step.status], now, error_code or "")
         self._do.write(
             "close_steps",
             run_id=run_id,
@@ -363,6 +363,7 @@ class StepRows:
 
 
 def run_of(row: Row) -> RunRow:
+    """Return a row of the columns ``run``."""
     return RunRow(
         run_no=row[0],
         run_id=row[1],
