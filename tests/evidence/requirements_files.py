@@ -25,7 +25,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("R122", "The workspace of a run", "its layout; runs of one moment have folders of their own",
         (f"{FILES}::test_a_run_that_has_ended_has_every_file", f"{FILES}::test_two_runs_of_one_moment_have_folders_of_their_own", f"{EXPORTS}::test_the_log_has_a_line_for_each_life_step_call_and_question", f"{EXPORTS}::test_a_transcript_grows_by_what_is_new_and_says_later_what_became_of_a_call")),
     Requirement("R126", "The report says what was settled", "replayed, settled, challenged and unmet calls are lists in it",
-        (f"{FILES}::test_what_was_in_flight_is_settled_before_the_program_is_entered_and_the_packet_says_so", f"{FILES}::test_what_an_earlier_life_did_and_nobody_asked_for_again_is_in_the_report_and_can_be_written_anew", f"{FILES}::test_a_report_of_success_lists_effects_replayed_calls_files_and_lives")),
+        (f"{FILES}::test_what_was_in_flight_is_settled_before_the_program_is_entered_and_the_packet_says_so", f"{FILES}::test_what_an_earlier_life_did_and_nobody_asked_for_again_is_in_the_report_and_can_be_written_anew", f"{FILES}::test_a_report_of_success_lists_effects_replayed_calls_files_and_lives", "integration/test_completion_decisions.py::test_approvals_denials_and_answers_are_told_with_what_an_edit_has_changed")),
     Requirement("R127", "The quick job: sleep, write, list, DONE", "killed in its sleep and after it has written, resumed twice: one line with the time",
         ("acceptance/test_quick_resume.py::test_killed_twice_and_resumed_from_elsewhere_it_has_written_one_line",)),
     Requirement("R133", "Runs that are skipped are told", "`resume --all`: what waits, is held, is too old or cannot be loaded is listed with the reason, in one notice",

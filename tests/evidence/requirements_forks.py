@@ -29,7 +29,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
     Requirement("R109", "The raw name of a tool", "a model's own spelling stands beside the tool's name; a later life under another spelling meets the receipt",
         ("integration/test_raw_names.py::test_a_model_may_spell_a_tool_as_its_protocol_does_and_both_names_are_stored", "integration/test_raw_names.py::test_a_call_under_another_spelling_meets_the_receipt_of_the_same_tool")),
     Requirement("R121", "A fork is a run linked to its parent", "every row of the parent is as before, no key is shared",
-        (f"{FORKS}::test_a_fork_leaves_every_row_of_its_parent_as_it_was_and_has_keys_of_its_own", "crash/test_forks.py::test_a_fork_that_is_killed_anywhere_does_its_own_effects_once_and_simulates_none")),
+        (f"{FORKS}::test_a_fork_leaves_every_row_of_its_parent_as_it_was_and_has_keys_of_its_own", "crash/test_forks.py::test_a_fork_that_is_killed_anywhere_does_its_own_effects_once_and_simulates_none", "integration/test_fork_outputs.py::test_an_output_that_was_there_at_the_checkpoint_is_brought_though_it_was_recorded_later")),
     Requirement("C18", "A run's specification never changes", "resume takes no request; other inputs are refused with the difference, or make a fork",
         (f"{FORKS}::test_changed_inputs_make_another_specification_and_unknown_ones_are_refused", "integration/test_together.py::test_an_id_that_is_taken_names_both_ways_on")),
     Requirement("C20", "A fork repeats no effect unasked", "inherited receipts up to the checkpoint, keys of its own, a question about what the parent did later",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from perdure.cli.opening import engine_of
 from perdure.cli.output import Output, note
 from perdure.cli.run_cmd import live_life, telling
+from perdure.core.forking import fork_counts
+from perdure.model.toolcall import INNER_NAMESPACES
 
 if TYPE_CHECKING:
     from perdure.engine import Engine
@@ -43,7 +45,10 @@ def _tell(engine: Engine, options: argparse.Namespace) -> None:
     """Say what the fork begins with and, before anything is really sent, what may be done twice."""
     drawn = engine.fork_plan(options.run, at=options.at, effects=options.effects)
     where = drawn.checkpoint.checkpoint_id if drawn.checkpoint is not None else "its beginning"
-    note(f"fork of {drawn.parent.run_id} at {where}: {len(drawn.receipts)} receipt(s) inherited")
+    calls = [row for row in drawn.receipts if row.tool_namespace not in INNER_NAMESPACES]
+    others = len(drawn.receipts) - len(calls)
+    beside = f", and {others} other receipt(s): of memos, model turns, answers" if others else ""
+    note(f"fork of {drawn.parent.run_id} at {where}: {fork_counts(len(calls), 0)}{beside}")
     if options.effects != "live":
         return
     note("warning: this fork really sends; its calls have keys of their own, which no provider knows")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.cli.columns import Cell, Columns, of, time_of
 from perdure.cli.opening import NoLedger, engine_of, flags_of
 from perdure.cli.output import Output, fields, note, shown, visible
+from perdure.core.forking import fork_counts
 
 if TYPE_CHECKING:
     from perdure.engine import Engine
@@ -129,8 +130,8 @@ def _fork(found: Outcome) -> str | None:
     origin = found.origin
     if origin.parent_run_id is None:
         return None
-    counted = f"{found.inherited} inherited" + (f", {found.simulated} simulated" if found.simulated else "")
-    return f"{origin.forked_from or origin.parent_run_id + ' from its beginning'}, {origin.fork_effects}: {counted}"
+    counts = fork_counts(found.inherited, found.simulated)
+    return f"{origin.forked_from or origin.parent_run_id + ' from its beginning'}, {origin.fork_effects}: {counts}"
 
 
 def print_outcome(output: Output, found: Outcome) -> int:

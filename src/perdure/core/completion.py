@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.core.decisions import Decisions
+from perdure.core.forking import fork_counts
 from perdure.core.summary import CallLine, LifeLine, counted, file_document, file_markdown, inline, section
 from perdure.model.artifact import CheckedArtifact
 
@@ -44,6 +46,8 @@ class Completion:
         challenged: calls that looked like an effect done before.
         unmet: effects of an earlier life that the last one has not asked for (R5).
         in_doubt: calls of which nobody knows yet whether they happened.
+        decisions: what people answered, granted and changed.
+        fork: of a fork, where it comes from, and how many tool calls it has inherited and simulated.
         final_artifact: the path of the artifact recorded last (R017).
         commands: what a person may type now, by what it does.
     """
@@ -68,6 +72,8 @@ class Completion:
     challenged: Lines
     unmet: Lines
     in_doubt: Lines
+    decisions: Decisions
+    fork: Mapping[str, Any] | None
     files: tuple[CheckedArtifact, ...]
     files_in_all: int
     final_artifact: str | None
@@ -97,6 +103,8 @@ class Completion:
             "challenged": self.challenged.as_document(),
             "unmet": self.unmet.as_document(),
             "in_doubt": self.in_doubt.as_document(),
+            "decisions": self.decisions.as_document(),
+            "fork": None if self.fork is None else dict(self.fork),
             "artifacts": [file_document(found) for found in self.files],
             "artifacts_in_all": self.files_in_all,
             "final_artifact": self.final_artifact,
@@ -112,9 +120,10 @@ class Completion:
             *section("Calls by class", counted(self.calls)),
             *self.in_doubt.as_section("In doubt still: nobody knows whether they happened", run_id),
             *self.unmet.as_section("Done by an earlier life, not asked for by the last", run_id),
+            *self.decisions.as_section(run_id),
             *self.effects.as_section("Effects, with their receipts", run_id),
             *self.settled.as_section("Settled after their outcome was lost", run_id),
-            *self.replayed.as_section("Replayed: met by the last life, not made again", run_id),
+            *self.replayed.as_section("Replayed effects: met by the last life, not made again", run_id),
             *self.challenged.as_section("Challenged", run_id),
             *self._lives(),
             *section("What to type", [f"- {what}: {inline(text)}" for what, text in self.commands.items()]),
@@ -128,6 +137,7 @@ class Completion:
             *([f"- error: {self.error_code}: {inline(self.error_detail or '')}"] if self.error_code else []),
             *([f"- result: {inline(_json(self.result))}"] if self.result is not None else []),
             *([f"- objective: {inline(self.objective)}"] if self.objective else []),
+            *([f"- fork of {_fork_words(self.fork)}"] if self.fork is not None else []),
             f"- began {self.created_at}, ended {self.ended_at}",
             *([f"- final artifact: {inline(self.final_artifact)}"] if self.final_artifact else []),
             f"- workspace: {inline(self.workspace)}",
@@ -137,6 +147,12 @@ class Completion:
     def _lives(self) -> list[str]:
         shown = [life.as_markdown() for life in self.lives]
         return section(f"Lives ({self.lives_in_all})", shown, left_out=self.lives_in_all - len(shown))
+
+
+def _fork_words(fork: Mapping[str, Any]) -> str:
+    origin = fork["forked_from"] or f"{fork['parent_run_id']} from its beginning"
+    missing = "".join(f"; not made here, where calls are simulated: {inline(path)}" for path in fork["not_made"])
+    return f"{origin}, {fork['effects']}: {fork_counts(fork['inherited'], fork['simulated'])}{missing}"
 
 
 def _json(value: Any) -> str:

@@ -30,6 +30,11 @@ def point_of(cursor: str, created_at: str) -> ForkPoint:
     return ForkPoint(int(json.loads(cursor)["next_call_number"]), created_at)
 
 
+def fork_counts(inherited: int, simulated: int) -> str:
+    """Return how many tool calls a fork has inherited and simulated; everywhere in these words, and counted so."""
+    return f"{inherited} inherited" + (f", {simulated} simulated" if simulated else "")
+
+
 def number_of(tool_call_id: str) -> int:
     """Return the number of a call in its run: ``<run_id>.<n>``."""
     return int(tool_call_id.rpartition(".")[2])

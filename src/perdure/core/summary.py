@@ -21,6 +21,8 @@ class CallLine:
         receipt: what its caller gets, shortened; ``None`` without one.
         ref: the provider's own id of the effect.
         decided: who settled it, on what evidence; empty where nothing had to be settled.
+        inherited_from: the call of another run whose receipt a fork has inherited.
+        simulated: nothing was sent for it.
     """
 
     tool_call_id: str
@@ -32,6 +34,8 @@ class CallLine:
     receipt: str | None = None
     ref: str | None = None
     decided: str = ""
+    inherited_from: str | None = None
+    simulated: bool = False
 
     def as_document(self) -> dict[str, Any]:
         """Return the line as JSON data."""
@@ -45,6 +49,8 @@ class CallLine:
             "receipt": self.receipt,
             "ref": self.ref,
             "decided": self.decided or None,
+            "inherited_from": self.inherited_from,
+            "simulated": self.simulated,
         }
 
     def as_markdown(self) -> str:
@@ -53,6 +59,8 @@ class CallLine:
         parts += [f"receipt {inline(self.receipt)}"] if self.receipt is not None else []
         parts += [f"ref {inline(self.ref)}"] if self.ref else []
         parts += [self.decided] if self.decided else []
+        parts += [f"inherited from `{self.inherited_from}`"] if self.inherited_from else []
+        parts += ["simulated: nothing was sent"] if self.simulated else []
         return f"- {'; '.join(parts)}" + (f" ({self.at})" if self.at else "")
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass
+from typing import Any
 
 from perdure.core.completion import Completion, Lines
 from perdure.core.summary import CallLine
 from perdure.model.artifact import CheckedArtifact, FileState
 from perdure.model.run import RunRow
 from perdure.model.toolcall import INNER_NAMESPACES, CallRow, CallStatus
+from perdure.runtime.decisions import decisions_of
+from perdure.runtime.fork_outputs import not_made
 from perdure.runtime.packets import call_line, life_line
 from perdure.store.reports import Newest
 from perdure.store.sql_store import SqlStore
@@ -72,11 +75,29 @@ def completion_of(store: SqlStore, row: RunRow, reach: Reach) -> Completion:
         challenged=_lines(store, reports.challenged(run_id, OTHERS)),
         unmet=Lines(_shown(store, unmet), len(unmet_ids)),
         in_doubt=Lines(_shown(store, doubts[-OTHERS:]), len(doubts)),
+        decisions=decisions_of(store, run_id),
+        fork=_fork(store, row),
         files=tuple(CheckedArtifact(item, FileState.UNREAD) for item in files),
         files_in_all=files_in_all,
         final_artifact=reports.final_artifact(run_id),
         commands=_commands(row, doubts, reach),
     )
+
+
+def _fork(store: SqlStore, row: RunRow) -> dict[str, Any] | None:
+    """Return where a fork comes from, with the counts that ``perdure.run/v1`` has: of tool calls."""
+    origin = store.origins.get(row.run_id)
+    if origin.parent_run_id is None:
+        return None
+    inherited, simulated = store.origins.counts(row.run_id)
+    return {
+        "parent_run_id": origin.parent_run_id,
+        "forked_from": origin.forked_from,
+        "effects": origin.fork_effects,
+        "inherited": inherited,
+        "simulated": simulated,
+        "not_made": not_made(store, row),
+    }
 
 
 def _lines(store: SqlStore, found: Newest) -> Lines:

@@ -7,10 +7,12 @@ import json
 import os
 import shutil
 from collections import defaultdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from perdure.model.toolcall import INNER_NAMESPACES, CallStatus, SideEffectClass
+from perdure.ports.clock import FOREVER, format_time
 from perdure.runtime.life import Life
 from perdure.store.modes import make_folder
 from perdure.store.sql_store import SqlStore
@@ -20,16 +22,18 @@ def bring_files(life: Life) -> None:
     """Make the workspace of a fork, once: the recorded files of its parent that still are what was recorded.
 
     A file that has other bytes now, or is gone, is left out: a call whose receipt names it is made again, for anything
-    else there is a warning. The folder is put in place by one rename, so that a crash leaves all of it or nothing.
+    else there is a warning. One that was recorded later, as expected outputs are where a run ends, was there by then
+    if it was not written since. The folder is put in place by one rename, so that a crash leaves all of it or nothing.
     """
     if life.workspace.exists():
         return
 
-    def look(store: SqlStore) -> tuple[Path | None, dict[str, set[str]]]:
+    def look(store: SqlStore) -> tuple[Path | None, dict[str, set[str]], str, dict[str, set[str]]]:
         parent = store.runs.get(life.origin.parent_run_id or "")
-        return (None if parent is None else Path(parent.workspace)), _recorded(life, store)
+        place = None if parent is None else Path(parent.workspace)
+        return place, _recorded(life, store), *_recorded_later(life, store)
 
-    source, wanted = life.ledger.read(look)
+    source, wanted, moment, later = life.ledger.read(look)
     made = life.workspace.with_name(life.workspace.name + ".partial")
     shutil.rmtree(made, ignore_errors=True)
     make_folder(made)
@@ -38,7 +42,28 @@ def bring_files(life: Life) -> None:
             life.warn_once(
                 f"the fork begins without {path}: in its parent's workspace it is gone, or was changed since"
             )
+    for path, digests in sorted(later.items()):
+        if path not in wanted and source is not None and _written(source / path) <= moment:
+            _copied(source, made, path, digests)
     os.replace(made, life.workspace)
+
+
+def _recorded_later(life: Life, store: SqlStore) -> tuple[str, dict[str, set[str]]]:
+    """Return the moment of the checkpoint, and the hashes of each file that the parent recorded after it."""
+    point = store.origins.checkpoint(life.origin.forked_from or "")
+    found: dict[str, set[str]] = defaultdict(set)
+    for path, sha256, _, created_at in store.steps.artifacts(life.origin.parent_run_id or ""):
+        if point is not None and created_at > point.created_at:
+            found[path].add(sha256)
+    return ("" if point is None else point.created_at), found
+
+
+def _written(file: Path) -> str:
+    """Return when a file was written last; one that is gone was written after everything."""
+    try:
+        return format_time(datetime.fromtimestamp(file.stat().st_mtime, UTC))
+    except OSError:
+        return FOREVER
 
 
 def _recorded(life: Life, store: SqlStore) -> dict[str, set[str]]:

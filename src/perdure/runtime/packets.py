@@ -101,6 +101,8 @@ def call_line(store: SqlStore, row: CallRow, *, settled: bool = False) -> CallLi
         receipt=_receipt(store, row),
         ref=row.external_correlation_id or row.handle,
         decided=decided(store, row, settled=settled),
+        inherited_from=row.inherited_from,
+        simulated=bool(row.simulated),
     )
 
 
@@ -114,7 +116,7 @@ def _receipt(store: SqlStore, row: CallRow) -> str | None:
 
 def decided(store: SqlStore, row: CallRow, *, settled: bool = False) -> str:
     """Return who settled a call on what evidence; nothing for one that had its outcome at once."""
-    said = [item for item in store.listed.evidence(row.tool_call_id) if item.kind != "ref"]
+    said = [item for item in store.listed.evidence(row.tool_call_id) if item.kind != "ref" and item.says != "simulated"]
     if said:
         last = said[-1]
         by = f", by {last.actor}" if last.kind == "verdict" else ""

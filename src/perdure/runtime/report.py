@@ -12,6 +12,7 @@ from perdure.model.fork import ForkEffects, Origin
 from perdure.model.run import Outcome, RunRow, RunStatus, Waiting, WaitReason
 from perdure.model.toolcall import TIMER_NAMESPACE
 from perdure.ports.store import Row
+from perdure.runtime import fork_outputs
 from perdure.runtime.lease import Liveness, liveness
 from perdure.runtime.standings import standings, standings_document
 from perdure.runtime.waiting import spaced, waiting, waiting_document
@@ -62,7 +63,7 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         or interrupted_note(row, life)
         or owner_note(row)
         or cancel_note(store, row)
-        or _fork_note(origin, simulated),
+        or _fork_note(store, row, origin, simulated),
         origin=origin,
         inherited=inherited,
         simulated=simulated,
@@ -76,10 +77,12 @@ def _changes(store: SqlStore, row: RunRow) -> list[str]:
     return found
 
 
-def _fork_note(origin: Origin, simulated: int) -> str:
+def _fork_note(store: SqlStore, row: RunRow, origin: Origin, simulated: int) -> str:
     if origin.fork_effects is not ForkEffects.SIMULATE:
         return ""
-    return f"{simulated} call(s) simulated, nothing sent by this fork of {origin.parent_run_id}"
+    missing = fork_outputs.not_made(store, row)
+    without = f"; not made here, where calls are simulated: {', '.join(missing)}" if missing else ""
+    return f"{simulated} call(s) simulated, nothing sent by this fork of {origin.parent_run_id}{without}"
 
 
 def _pruned_note(store: SqlStore, run_id: str) -> str:

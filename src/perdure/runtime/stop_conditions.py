@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from perdure.model.errors import UsageError
-from perdure.runtime import artifacts, citations, starting
+from perdure.runtime import artifacts, citations, fork_outputs, starting
 from perdure.runtime.door import Door
 from perdure.runtime.life import Life
 from perdure.runtime.request import CallRequest
@@ -18,7 +18,6 @@ from perdure.runtime.workspace import inside, measure
 from perdure.store.sql_store import SqlStore
 
 _MEMO = "unmet_conditions"
-_LOOKED_FOR = "{} is not in the workspace"
 _TO_MEND = ": make the program write it, then resume"
 
 
@@ -35,7 +34,7 @@ def at_the_end(life: Life, store: SqlStore) -> ConditionsUnmet | None:
             artifacts.record(life, store, found)
         return found is not None
 
-    missing = _unmet(life, store, recorded, _LOOKED_FOR + _TO_MEND)
+    missing = _unmet(life, store, recorded, lambda path: fork_outputs.to_mend(life, store, path) or _TO_MEND)
     return ConditionsUnmet("; ".join(missing)) if missing else None
 
 
@@ -62,7 +61,7 @@ def asked(door: Door) -> tuple[CallRequest | None, tuple[str, ...]]:
         if told is not None and told.status.settled:
             return True, ()
         _refuse_what_cannot_be_met(life, store)
-        return False, tuple(_unmet(life, store, lambda path: _is_there(life, path), _LOOKED_FOR))
+        return False, tuple(_unmet(life, store, lambda path: _is_there(life, path), lambda _: ""))
 
     found: tuple[str, ...] = ()
     request = door.memo_request(_MEMO, lambda: list(found), (), {}, None)
@@ -74,22 +73,27 @@ def _expected(life: Life) -> bool:
     return bool(life.spec.get("stop_conditions") or life.section("artifacts").get("expected_outputs"))
 
 
-def _unmet(life: Life, store: SqlStore, there: Callable[[str], bool], absent: str) -> list[str]:
+def _unmet(life: Life, store: SqlStore, there: Callable[[str], bool], to_mend: Callable[[str], str]) -> list[str]:
+    def absent(path: str) -> str | None:
+        if there(path) or fork_outputs.stands_in(life, store, path):
+            return None
+        return f"{path} is not in the workspace{to_mend(path)}"
+
     conditions = life.spec.get("stop_conditions") or ()
-    missing = [text for condition in conditions if (text := _problem(life, store, condition, there, absent))]
+    missing = [text for condition in conditions if (text := _problem(life, store, condition, absent))]
     outputs = life.section("artifacts").get("expected_outputs") or ()
-    missing += [f"the expected output {absent.format(path)}" for path in outputs if not there(path)]
+    missing += [f"the expected output {text}" for path in outputs if (text := absent(path))]
     return missing + citations.missing(life, store)
 
 
-def _problem(life: Life, store: SqlStore, condition: Any, there: Callable[[str], bool], absent: str) -> str | None:
+def _problem(life: Life, store: SqlStore, condition: Any, absent: Callable[[str], str | None]) -> str | None:
     if isinstance(condition, str):
         met = any(item.condition == condition for item in store.budgets.met(life.run_id))
         return None if met else f"the stop condition {condition!r} was not satisfied"
     said = _fields(condition)
     if "artifact" in said:
-        path = str(said["artifact"])
-        return None if there(path) else f"the artifact {absent.format(path)}"
+        text = absent(str(said["artifact"]))
+        return text and f"the artifact {text}"
     if "effect" in said:
         done, wanted = _counted(life, store, said)
         return None if done == wanted else f"{said['effect']} has {done} receipts, not {wanted}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
 from typing import Any
 
+from perdure.core.decisions import changed
 from perdure.core.identity import kin
-from perdure.model.run import Change, Waiting
+from perdure.model.run import Waiting
 from perdure.model.toolcall import CHALLENGED, CallKey, CallRow
 from perdure.store.questions import Question
 from perdure.store.sql_store import SqlStore
@@ -36,7 +36,7 @@ def waiting(store: SqlStore, question: Question, flags: str) -> Waiting:
         expires_at=question.expires_at,
         superseded_by=question.superseded_by,
         changed_from=earlier.tool_call_id if earlier is not None else None,
-        changes=_changes(_arguments(store, earlier), arguments or {}) if earlier is not None else (),
+        changes=changed(_arguments(store, earlier), arguments or {}) if earlier is not None else (),
     )
 
 
@@ -54,11 +54,6 @@ def _earlier(store: SqlStore, call: CallRow) -> CallRow | None:
         if row.call_no < call.call_no and row.error_code != CHALLENGED and kin(row, key, call.effect_scope, unmet=True)
     ]
     return found[-1] if found else None
-
-
-def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Change, ...]:
-    names = dict.fromkeys((*now, *was))
-    return tuple(Change(n, was.get(n), now.get(n)) for n in names if was.get(n) != now.get(n))
 
 
 def _commands(question: Question) -> tuple[str, ...]:

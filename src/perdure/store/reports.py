@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.model.artifact import Artifact
-from perdure.model.toolcall import CallRow
+from perdure.model.toolcall import CallRow, Evidence
 from perdure.ports.store import Row
 from perdure.store.calls import call_of_row
 from perdure.store.payloads import Payloads
@@ -111,6 +111,10 @@ class ReportRows:
     def questions(self, run_id: str) -> list[Question]:
         """Return everything that people were asked in a run."""
         return [Question(*row) for row in self._do.told("page_of_questions", run_id=run_id)]
+
+    def verdicts(self, run_id: str) -> list[tuple[str, Evidence]]:
+        """Return what people have said of the calls of a run, oldest first, each with the call's id."""
+        return [(row[0], Evidence(*row[1:])) for row in list(self._do.told("verdicts_of_run", run_id=run_id))]
 
     def _newest(self, name: str, **parameters: Any) -> Newest:
         rows = list(self._do.told(name, **parameters))

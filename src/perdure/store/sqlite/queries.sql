@@ -940,6 +940,11 @@ FROM tool_calls WHERE run_id = :run_id AND call_no > :after ORDER BY call_no LIM
 SELECT {question}
 FROM approvals WHERE run_id = :run_id ORDER BY approval_no
 
+-- name: verdicts_of_run
+SELECT e.tool_call_id, e.kind, e.at, e.actor, e.attempt, e.says, e.detail, e.ref
+FROM tool_calls c JOIN evidence e ON e.tool_call_id = c.tool_call_id
+WHERE c.run_id = :run_id AND e.kind = 'verdict' ORDER BY e.evidence_no
+
 -- name: whole_page_of_calls
 SELECT {call}, request_ref, response_ref
 FROM tool_calls WHERE run_id = :run_id AND call_no > :after ORDER BY call_no LIMIT :limit
