@@ -14,7 +14,7 @@ import pytest
 
 from perdure.core.transitions import CallEvent
 from perdure.model.errors import ConstraintViolated, LeaseLost, StorageFault, StoreError
-from perdure.model.run import RunStatus, StepStatus
+from perdure.model.run import Authority, RunStatus, StepStatus
 from perdure.model.toolcall import CallStatus, Evidence
 from perdure.runtime.ledger import Ledger
 from perdure.store.payloads import INLINE_BYTES
@@ -78,22 +78,27 @@ def test_evidence_is_about_a_call_that_exists(ledger: Ledger) -> None:
         ledger.run(lambda store: store.calls.add_evidence("r1.77", Evidence("probe", NOW, "me", 1, "happened")))
 
 
+def held(fence: int) -> Authority:
+    """Return the right that a fence of run ``r1`` gives."""
+    return Authority("r1", fence)
+
+
 Write = Callable[[SqlStore, int], Any]
 FENCED: dict[str, Write] = {
     "insert a call": lambda store, fence: store.calls.insert(new_call(9, fence=fence), NOW),
-    "start a call": lambda store, fence: store.calls.start(store.calls.get(2), fence, NOW),
+    "start a call": lambda store, fence: store.calls.start(store.calls.get(2), held(fence), NOW),
     "store a receipt": lambda store, fence: store.calls.succeed(
-        store.calls.get(1), fence, NOW, response="1", ref=None, delivered_seq=1
+        store.calls.get(1), held(fence), NOW, response="1", ref=None, delivered_seq=1
     ),
     "end a challenged call": lambda store, fence: store.calls.challenge(
-        store.calls.get(2), fence, NOW, response="{}", error_detail="done before"
+        store.calls.get(2), held(fence), NOW, response="{}", error_detail="done before"
     ),
-    "bind a handle": lambda store, fence: store.turns.bind(("r1.1", 0), "r1.2", fence, run_id="r1", adopted=False),
-    "move a call": lambda store, fence: store.calls.move(store.calls.get(1), CallEvent.LOST, fence, NOW),
+    "bind a handle": lambda store, fence: store.turns.bind(("r1.1", 0), "r1.2", held(fence), adopted=False),
+    "move a call": lambda store, fence: store.calls.move(store.calls.get(1), CallEvent.LOST, held(fence), NOW),
     "insert a step": lambda store, fence: store.steps.insert(
         "r1", fence, step_id="r1.s1", name="s", phase="p", occurrence=1, now=NOW
     ),
-    "move a step": lambda store, fence: store.steps.move("r1.s0", fence, StepStatus.SUCCEEDED, now=NOW),
+    "move a step": lambda store, fence: store.steps.move("r1.s0", held(fence), StepStatus.SUCCEEDED, now=NOW),
     "write a checkpoint": lambda store, fence: store.steps.checkpoint(
         "r1", fence, checkpoint_id="r1.c1", step_id="r1.s0", kind="interrupt", snapshot="{}", cursor="{}", now=NOW
     ),
@@ -147,11 +152,11 @@ def test_a_run_is_claimed_by_one_of_two(ledger: Ledger) -> None:
 def test_a_row_that_moved_on_is_not_moved_by_what_was_read_before(ledger: Ledger) -> None:
     add_calls(ledger, 1)
     read = ledger.read(lambda store: store.calls.get(1))
-    ledger.run(lambda store: store.calls.move(read, CallEvent.LOST, 1, NOW))
+    ledger.run(lambda store: store.calls.move(read, CallEvent.LOST, held(1), NOW))
     with pytest.raises(LeaseLost):
-        ledger.run(lambda store: store.calls.move(read, CallEvent.FAILED, 1, NOW))
+        ledger.run(lambda store: store.calls.move(read, CallEvent.FAILED, held(1), NOW))
     with pytest.raises(LeaseLost):
-        ledger.run(lambda store: store.calls.succeed(read, 1, NOW, response="1", ref=None, delivered_seq=1))
+        ledger.run(lambda store: store.calls.succeed(read, held(1), NOW, response="1", ref=None, delivered_seq=1))
     assert ledger.read(lambda store: store.calls.get(1)).status is CallStatus.IN_DOUBT
 
 
@@ -170,7 +175,7 @@ def test_a_reference_belongs_to_one_succeeded_call(ledger: Ledger) -> None:
     add_calls(ledger, 2)
 
     def succeed(store: SqlStore, number: int, ref: str) -> None:
-        store.calls.succeed(store.calls.get(number), 1, NOW, response="1", ref=ref, delivered_seq=number)
+        store.calls.succeed(store.calls.get(number), held(1), NOW, response="1", ref=ref, delivered_seq=number)
 
     ledger.run(lambda store: succeed(store, 1, "m1"))
     with pytest.raises(ConstraintViolated):
@@ -183,7 +188,7 @@ def test_a_dedupe_key_belongs_to_one_call_that_is_not_void(ledger: Ledger) -> No
     first = ledger.run(lambda store: store.calls.insert(new_call(1, dedupe_key="d", status=CallStatus.PREPARED), NOW))
     with pytest.raises(ConstraintViolated):
         ledger.run(lambda store: store.calls.insert(new_call(2, dedupe_key="d"), NOW))
-    ledger.run(lambda store: store.calls.move(first, CallEvent.WITHDRAWN, 1, NOW))
+    ledger.run(lambda store: store.calls.move(first, CallEvent.WITHDRAWN, held(1), NOW))
     assert ledger.read(lambda store: store.calls.by_dedupe_key("d")) is None
     ledger.run(lambda store: store.calls.insert(new_call(3, dedupe_key="d"), NOW))
     found = ledger.read(lambda store: store.calls.by_dedupe_key("d"))
@@ -200,7 +205,9 @@ def test_requests_and_receipts_of_any_size_come_back(ledger: Ledger, path: Path,
     count = size // len(letter.encode())
     text = f'"{letter * count}"'
     ledger.run(lambda store: store.calls.insert(new_call(1, request=text), NOW))
-    ledger.run(lambda store: store.calls.succeed(store.calls.get(1), 1, NOW, response=text, ref=None, delivered_seq=1))
+    ledger.run(
+        lambda store: store.calls.succeed(store.calls.get(1), held(1), NOW, response=text, ref=None, delivered_seq=1)
+    )
     assert ledger.read(lambda store: store.calls.request(1)) == text
     assert ledger.read(lambda store: store.calls.response(1)) == text
     large = len(text.encode()) > INLINE_BYTES
@@ -303,11 +310,11 @@ def test_a_second_run_of_one_id_is_refused(ledger: Ledger) -> None:
 
 def test_a_handle_of_a_turn_is_taken_away_by_the_owner_only(ledger: Ledger) -> None:
     add_calls(ledger, 1)
-    ledger.run(lambda store: store.turns.bind(("r1.1", 0), "r1.1", 1, run_id="r1", adopted=False))
+    ledger.run(lambda store: store.turns.bind(("r1.1", 0), "r1.1", held(1), adopted=False))
     fence = ledger.run(claim_run)
-    assert ledger.run(lambda store: store.turns.unbind("r1.1", fence - 1, run_id="r1")) == 0
+    assert ledger.run(lambda store: store.turns.unbind("r1.1", held(fence - 1))) == 0
     assert ledger.read(lambda store: store.turns.find(("r1.1", 0))) == (1, False)
-    assert ledger.run(lambda store: store.turns.unbind("r1.1", fence, run_id="r1")) == 1
+    assert ledger.run(lambda store: store.turns.unbind("r1.1", held(fence))) == 1
     assert ledger.read(lambda store: store.turns.find(("r1.1", 0))) is None
 
 
@@ -321,10 +328,10 @@ def test_a_value_is_added_to_a_receipt_that_has_none_by_who_has_the_run(
     fence = ledger.run(claim_run)
 
     def succeed(store: SqlStore) -> None:
-        store.calls.succeed(store.calls.get(1), fence, NOW, response=stored, ref=None, delivered_seq=None)
+        store.calls.succeed(store.calls.get(1), held(fence), NOW, response=stored, ref=None, delivered_seq=None)
 
     def amend(store: SqlStore) -> None:
-        store.calls.amend(store.calls.get(1), fence - stale, NOW, response="2", ref=None)
+        store.calls.amend(store.calls.get(1), held(fence - stale), NOW, response="2", ref=None)
 
     ledger.run(succeed)
     if taken:
@@ -350,7 +357,7 @@ def test_a_handle_under_a_stale_fence_is_not_stored_and_no_error(ledger: Ledger)
     """What a stale owner knows of its remote job is kept as evidence instead."""
     add_calls(ledger, 1)
     fence = ledger.run(claim_run)
-    assert not ledger.run(lambda store: store.calls.try_set_handle(1, fence - 1, "h", NOW))
+    assert not ledger.run(lambda store: store.calls.try_set_handle(1, held(fence - 1), "h", NOW))
     assert ledger.read(lambda store: store.calls.get(1).handle) is None
-    assert ledger.run(lambda store: store.calls.try_set_handle(1, fence, "h", NOW))
+    assert ledger.run(lambda store: store.calls.try_set_handle(1, held(fence), "h", NOW))
     assert ledger.read(lambda store: store.calls.get(1).handle) == "h"

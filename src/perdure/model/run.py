@@ -27,6 +27,16 @@ class RunStatus(StrEnum):
         return self in (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED)
 
 
+class Authority(NamedTuple):
+    """The right to write the rows of one run: whose they are, and under which fence.
+
+    Fences are counted per run: two lives of two runs may hold the same number, which alone gives no right to anything.
+    """
+
+    run_id: str
+    fence: int
+
+
 class WaitReason(StrEnum):
     """What a waiting run waits for."""
 
@@ -140,6 +150,11 @@ class RunRow:
     cancel_requested_at: str | None
     policies: tuple[str, ...] = ()
     """The overlays that the run was started under, beside those of its job file; it is resumed under them too."""
+
+    @property
+    def authority(self) -> Authority:
+        """The right to write its rows as long as nobody else claims it."""
+        return Authority(self.run_id, self.lease_fence)
 
     @property
     def is_scope(self) -> bool:

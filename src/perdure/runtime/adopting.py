@@ -23,7 +23,7 @@ def adopt_by_handle(life: Life, store: SqlStore, request: CallRequest, row: Call
     would get one receipt for two effects that were asked for.
     """
     if row.call_no not in life.answered:
-        store.turns.unbind(row.tool_call_id, life.fence, run_id=life.run_id)
+        store.turns.unbind(row.tool_call_id, life.authority)
         if moves(row, request):
             life.context.moved(row, request.frame.parent_call_id)
             _adopt(life, store, row, request)
@@ -33,7 +33,7 @@ def adopt_by_handle(life: Life, store: SqlStore, request: CallRequest, row: Call
 def bind(life: Life, store: SqlStore, request: CallRequest, row: CallRow, *, adopted: bool) -> None:
     """Let the exact handle of a request stand for a row."""
     if request.handle is not None:
-        store.turns.bind(request.handle, row.tool_call_id, life.fence, run_id=life.run_id, adopted=adopted)
+        store.turns.bind(request.handle, row.tool_call_id, life.authority, adopted=adopted)
         request.adopted = adopted
 
 
@@ -45,10 +45,10 @@ def moves(row: CallRow, request: CallRequest) -> bool:
 def move_to_caller(life: Life, store: SqlStore, row: CallRow, request: CallRequest) -> None:
     """Move an adopted row, so that a later life sees it inside the call, and on the branch, that took it."""
     life.context.moved(row, request.frame.parent_call_id)
-    store.turns.unbind(row.tool_call_id, life.fence, run_id=life.run_id)
+    store.turns.unbind(row.tool_call_id, life.authority)
     _adopt(life, store, row, request)
 
 
 def _adopt(life: Life, store: SqlStore, row: CallRow, request: CallRequest) -> None:
     frame = request.frame
-    store.calls.adopt(row.call_no, life.fence, life.now(), parent_call_id=frame.parent_call_id, branch=frame.branch)
+    store.calls.adopt(row.call_no, life.authority, life.now(), parent_call_id=frame.parent_call_id, branch=frame.branch)

@@ -28,15 +28,14 @@ def answer(store: SqlStore, question: Question, *, text: str, actor: str, now: s
             f"{question.approval_id} takes one of: {', '.join(options)}",
             next_command=f"perdure answer {question.approval_id} {options[0]}",
         )
-    fence = run.lease_fence
-    store.calls.move(row, CallEvent.APPROVED, fence, now)
+    store.calls.move(row, CallEvent.APPROVED, run.authority, now)
     try:
-        store.calls.start(store.calls.get(row.call_no), fence, now)
+        store.calls.start(store.calls.get(row.call_no), run.authority, now)
     except CancelSeen:
         raise VerdictRefused(f"run {row.run_id} is being cancelled: nobody waits for an answer any more") from None
     started = store.calls.get(row.call_no)
-    store.calls.succeed(started, fence, now, response=encode(text), ref=None, delivered_seq=None)
+    store.calls.succeed(started, run.authority, now, response=encode(text), ref=None, delivered_seq=None)
     said = Evidence("verdict", now, actor, started.attempt, "answered", json.dumps({"answer": text}))
     store.calls.add_evidence(row.tool_call_id, said)
-    store.questions.answer(question.approval_id, answer=text, actor=actor, now=now)
+    store.questions.answer(question.approval_id, run.authority, answer=text, actor=actor, now=now)
     return store.calls.get(row.call_no)

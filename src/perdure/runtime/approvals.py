@@ -74,13 +74,13 @@ def _supersede_earlier(life: Life, store: SqlStore, row: CallRow, request: CallR
         if other is None or other.args_hash == row.args_hash or life.context.holds(other.call_no):
             continue
         if kin(other, request.key, request.scope, unmet=True):
-            store.questions.supersede(other.tool_call_id, life.fence, row.tool_call_id)
+            store.questions.supersede(other.tool_call_id, life.authority, row.tool_call_id)
 
 
 def asked_for_again(life: Life, store: SqlStore, row: CallRow) -> None:
     """Take the mark off a question whose call the program asks for after all."""
     if row.status is CallStatus.AWAITING_APPROVAL:
-        store.questions.supersede(row.tool_call_id, life.fence, None)
+        store.questions.supersede(row.tool_call_id, life.authority, None)
 
 
 def hold_back(life: Life, store: SqlStore, request: CallRequest, row: CallRow) -> CallRow | None:
@@ -97,12 +97,12 @@ def hold_back(life: Life, store: SqlStore, request: CallRequest, row: CallRow) -
     refused = refusal(life.spec, decision, row.tool_namespace, row.tool_name, arguments)
     now = life.now()
     if refused is not None:
-        store.calls.move(row, CallEvent.REFUSED, life.fence, now, error_code=DENIED, error_detail=refused)
+        store.calls.move(row, CallEvent.REFUSED, life.authority, now, error_code=DENIED, error_detail=refused)
         return store.calls.get(row.call_no)
     why = _why_again(store, request, row, arguments, now)
     if why is None:
         return None
-    store.calls.move(row, CallEvent.ASK_APPROVAL, life.fence, now)
+    store.calls.move(row, CallEvent.ASK_APPROVAL, life.authority, now)
     ask(life, store, row, request, now, why=why)
     return store.calls.get(row.call_no)
 
@@ -174,7 +174,7 @@ def expire(store: SqlStore, question: Question, now: str) -> None:
         return
     if row.status is CallStatus.AWAITING_APPROVAL:
         said = f"nobody agreed to it by {question.expires_at}"
-        store.calls.move(row, CallEvent.REFUSED, run.lease_fence, now, error_code=DENIED, error_detail=said)
-    store.questions.close_of_call(row.tool_call_id, answer=EXPIRED, actor="perdure", now=now)
+        store.calls.move(row, CallEvent.REFUSED, run.authority, now, error_code=DENIED, error_detail=said)
+    store.questions.close_of_call(row.tool_call_id, run.authority, answer=EXPIRED, actor="perdure", now=now)
     store.seals.seal(row.run_id, now)
     let_the_run_go_on(store, row.run_id, now)

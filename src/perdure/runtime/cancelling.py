@@ -12,7 +12,7 @@ import json
 from perdure.core.codec import encode
 from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.errors import NotFound
-from perdure.model.run import RunRow, RunStatus, StepStatus
+from perdure.model.run import Authority, RunRow, RunStatus, StepStatus
 from perdure.model.toolcall import CallRow, CallStatus, Evidence
 from perdure.ports.clock import after, parse_time
 from perdure.runtime import recording
@@ -79,10 +79,10 @@ def finish(around: Surroundings, store: SqlStore, row: RunRow) -> bool:
 def _cancel_now(around: Surroundings, store: SqlStore, row: RunRow, *, actor: str, reason: str) -> None:
     next_run_status(row.status, RunEvent.CANCEL)
     now = around.clock.now()
-    fence = store.endings.cancel(row, now=now, actor=actor, reason=reason)
+    authority = store.endings.cancel(row, now=now, actor=actor, reason=reason)
     for call in store.calls.open(row.run_id):
-        _end_call(around, store, call, fence, now)
-    _close(store, row.run_id, fence, now, _said(actor, reason))
+        _end_call(around, store, call, authority, now)
+    _close(store, authority, now, _said(actor, reason))
     if row.status is RunStatus.RUNNING:
         store.runs.end_life(row.run_id, row.lease_fence, how="crashed", now=now, counts=LifeCounts())
     store.seals.seal(row.run_id, now)
@@ -92,18 +92,21 @@ def _said(actor: str, reason: str) -> str:
     return f"{actor} cancelled the run" + (f": {reason}" if reason else "")
 
 
-def _close(store: SqlStore, run_id: str, fence: int, now: str, said: str) -> None:
-    store.questions.close_of_run(run_id, answer=said, actor="perdure", now=now)
+def _close(store: SqlStore, authority: Authority, now: str, said: str) -> None:
+    store.questions.close_of_run(authority, answer=said, actor="perdure", now=now)
+    run_id, fence = authority
     store.steps.close(run_id, fence, now=now, left_open=StepStatus.FAILED, error_code=CANCELLED, error_detail=said)
 
 
-def _end_call(around: Surroundings, store: SqlStore, row: CallRow, fence: int, now: str) -> None:
-    row = leave_doubt(around, store, row, fence, now, "the run was cancelled before anybody could tell")
+def _end_call(around: Surroundings, store: SqlStore, row: CallRow, authority: Authority, now: str) -> None:
+    row = leave_doubt(around, store, row, authority, now, "the run was cancelled before anybody could tell")
     if not row.status.settled and row.status is not CallStatus.IN_DOUBT:
-        withdraw(store, row, fence, now)
+        withdraw(store, row, authority, now)
 
 
-def leave_doubt(around: Surroundings, store: SqlStore, row: CallRow, fence: int, now: str, why: str) -> CallRow:
+def leave_doubt(
+    around: Surroundings, store: SqlStore, row: CallRow, authority: Authority, now: str, why: str
+) -> CallRow:
     """Put a call that a dead process had started into the inbox, where only a person can tell, and return its row.
 
     Args:
@@ -113,33 +116,33 @@ def leave_doubt(around: Surroundings, store: SqlStore, row: CallRow, fence: int,
         if row.effectful:
             lost = Evidence("attempt", now, "perdure", row.attempt, "lost", recording.SENDER_GONE)
             store.calls.add_evidence(row.tool_call_id, lost)
-        store.calls.move(row, CallEvent.LOST if row.effectful else CallEvent.RERUN, fence, now)
+        store.calls.move(row, CallEvent.LOST if row.effectful else CallEvent.RERUN, authority, now)
         row = store.calls.get(row.call_no)
     if row.status is CallStatus.IN_DOUBT:
-        _ask_doubt(around, store, row, fence, now, why)
+        _ask_doubt(around, store, row, authority, now, why)
     return store.calls.get(row.call_no)
 
 
-def withdraw(store: SqlStore, row: CallRow, fence: int, now: str) -> None:
+def withdraw(store: SqlStore, row: CallRow, authority: Authority, now: str) -> None:
     """Take back a call that was never started, and what was asked about it."""
-    store.questions.close_of_call(row.tool_call_id, answer="the run was cancelled", actor="perdure", now=now)
-    store.calls.move(row, CallEvent.WITHDRAWN, fence, now)
+    store.questions.close_of_call(row.tool_call_id, authority, answer="the run was cancelled", actor="perdure", now=now)
+    store.calls.move(row, CallEvent.WITHDRAWN, authority, now)
 
 
-def _ask_doubt(around: Surroundings, store: SqlStore, row: CallRow, fence: int, now: str, why: str) -> None:
+def _ask_doubt(around: Surroundings, store: SqlStore, row: CallRow, authority: Authority, now: str, why: str) -> None:
     """Settle a doubt by the late reply of its sender, or leave it in the inbox."""
     replies = [item for item in store.calls.evidence(row.tool_call_id) if item.kind == "reply"]
     for item in replies:
         if item.says == "happened" and item.attempt == row.attempt:
             text = item.detail or encode(None)
-            store.calls.succeed(row, fence, now, response=text, ref=item.ref, delivered_seq=None)
-            store.questions.close_of_call(row.tool_call_id, answer="a late reply", actor="perdure", now=now)
+            store.calls.succeed(row, authority, now, response=text, ref=item.ref, delivered_seq=None)
+            store.questions.close_of_call(row.tool_call_id, authority, answer="a late reply", actor="perdure", now=now)
             return
     if store.questions.open_of_call(row.tool_call_id) is None:
         store.questions.ask(
             "a" + around.new_token(),
             run_id=row.run_id,
-            fence=fence,
+            fence=authority.fence,
             tool_call_id=row.tool_call_id,
             kind="in_doubt",
             summary=f"{recording.named(store, row)}: did it happen? {why}",
@@ -160,6 +163,6 @@ def cancel_life(life: Life, store: SqlStore, rows: list[CallRow]) -> None:
     for row in rows:
         current = store.calls.get(row.call_no)
         if current.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL):
-            withdraw(store, current, life.fence, now)
+            withdraw(store, current, life.authority, now)
     said = _said(asked.actor, asked.reason) if asked is not None else "the run was cancelled"
-    _close(store, life.run_id, life.fence, now, said)
+    _close(store, life.authority, now, said)

@@ -50,7 +50,7 @@ def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[Call
     if row.status is not CallStatus.PREPARED:
         return row
     now = life.now()
-    store.calls.move(row, CallEvent.ASK_APPROVAL, life.fence, now)
+    store.calls.move(row, CallEvent.ASK_APPROVAL, life.authority, now)
     ids = [item.tool_call_id for item in against]
     again = any(
         item.tool_call_id in json.loads(question.detail or "{}").get("kin", ())
@@ -109,7 +109,7 @@ def refuse_challenged(
         listed = ", ".join(f"{item.tool_call_id} at {item.finished_at}" for item in against)
         detail = told or f"an effect of this kind was already done: {listed}"
         kin = [item.tool_call_id for item in against]
-        store.calls.challenge(row, life.fence, life.now(), response=encode({"kin": kin}), error_detail=detail)
+        store.calls.challenge(row, life.authority, life.now(), response=encode({"kin": kin}), error_detail=detail)
         life.challenged += 1
     return store.calls.get(row.call_no)
 

@@ -9,7 +9,7 @@ import time
 from perdure.core.lives import next_takeover
 from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.errors import BodyPruned, LeaseHeld, NotFound
-from perdure.model.run import Owner, RunRow, RunStatus, StepStatus, WaitReason
+from perdure.model.run import Authority, Owner, RunRow, RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import DENIED, CallStatus
 from perdure.ports.clock import after, parse_time
 from perdure.runtime import cancelling, fingerprints
@@ -62,8 +62,8 @@ def claim(
     elif row.reason == WaitReason.CRASH_LOOP and not reopen:
         return row
     elif row.status is not RunStatus.QUEUED:
-        store.runs.queue(run_id, row.status, now)
-        store.endings.forget_cancel(run_id)
+        store.runs.queue(row.authority, row.status, now)
+        store.endings.forget_cancel(row)
     fence = store.runs.claim(row, around.owner, now=now, expires=after(now, LEASE_SECONDS))
     if row.status is RunStatus.FAILED:
         _reopen(store, row, fence, now)
@@ -123,16 +123,19 @@ def _take_over(around: Surroundings, store: SqlStore, row: RunRow, now: str) -> 
 
 
 def _reopen(store: SqlStore, row: RunRow, fence: int, now: str) -> None:
-    """Reopen the call whose error ended the run, and down to the first cause those inside it."""
+    """Reopen the call whose error ended the run, and down to the first cause those inside it.
+
+    A dedupe key may have found that call in another run: it is that run's own, and only its resume reopens it.
+    """
     call_id = row.ended_by_call_id
     while call_id is not None:
         call = store.calls.by_id(call_id)
-        if call is None or call.status is not CallStatus.FAILED:
+        if call is None or call.run_id != row.run_id or call.status is not CallStatus.FAILED:
             return
         if call.error_code == DENIED and not _may_ask_again(store, call.tool_call_id):
             return
         cause = store.calls.cause(call_id)
-        store.calls.move(call, CallEvent.REOPEN, fence, now)
+        store.calls.move(call, CallEvent.REOPEN, Authority(row.run_id, fence), now)
         call_id = cause
 
 

@@ -20,7 +20,7 @@ from perdure.runtime.approvals import APPROVAL, APPROVED, settled_now
 from perdure.runtime.registry import AnyTool
 from perdure.runtime.request import Digest, bound_again
 from perdure.runtime.tool_schema import checked_arguments
-from perdure.runtime.verdicts import fence_of, let_the_run_go_on, settle_escalation
+from perdure.runtime.verdicts import authority_of, let_the_run_go_on, settle_escalation
 from perdure.store.questions import Question
 from perdure.store.sql_store import SqlStore
 
@@ -81,7 +81,9 @@ def decide(store: SqlStore, approval_id: str, answer: Answer, wall: str, known: 
         _approve(store, question, row, answer, now, known)
     else:
         detail = f"{answer.actor} denied it" + (f": {answer.reason}" if answer.reason else "")
-        store.calls.move(row, CallEvent.REFUSED, fence_of(store, row), now, error_code=DENIED, error_detail=detail)
+        store.calls.move(
+            row, CallEvent.REFUSED, authority_of(store, row.run_id), now, error_code=DENIED, error_detail=detail
+        )
         _record(store, question, row, answer, "denied", now)
     store.seals.seal(row.run_id, now)
     let_the_run_go_on(store, row.run_id, now)
@@ -129,19 +131,21 @@ def _check_open(store: SqlStore, question: Question, row: CallRow, answer: Answe
 
 
 def _approve(store: SqlStore, question: Question, row: CallRow, answer: Answer, now: str, known: Known | None) -> None:
-    fence = fence_of(store, row)
+    authority = authority_of(store, row.run_id)
     detail: dict[str, Any] = {}
     edited = None
     if answer.edit:
         before = store.calls.request(row.call_no)
         edited = edit(row, before, answer.edit, known, digest=store.vault.digest)
         if edited.stored != before:
-            store.consents.edit(row, fence, now, request=edited.stored, args_hash=edited.args_hash, scope=edited.scope)
+            store.consents.edit(
+                row, authority, now, request=edited.stored, args_hash=edited.args_hash, scope=edited.scope
+            )
             detail = {"edited": json.loads(edited.stored), "asked_for": json.loads(before)}
     lasts = json.loads(question.detail or "{}").get("valid_for_seconds")
     if lasts is not None:
-        store.consents.extend_validity(row.call_no, fence, now, valid_until=after(now, lasts))
-    store.calls.move(row, CallEvent.APPROVED, fence, now)
+        store.consents.extend_validity(row.call_no, authority, now, valid_until=after(now, lasts))
+    store.calls.move(row, CallEvent.APPROVED, authority, now)
     _record(store, question, row, answer, APPROVED, now, detail, edited)
 
 
@@ -200,6 +204,7 @@ def _record(
     store.calls.add_evidence(row.tool_call_id, Evidence("verdict", now, answer.actor, row.attempt, says, text))
     store.questions.answer(
         question.approval_id,
+        authority_of(store, row.run_id),
         answer=says,
         actor=answer.actor,
         now=now,

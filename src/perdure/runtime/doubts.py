@@ -72,7 +72,7 @@ def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
     # What is gone once stays gone; looking for children means reading about every process there is.
     alive, here = _sender_alive(life, row) if doubt.gone_at is None else (False, False)
     if not alive and doubt.gone_at is None:
-        doubt.gone_at = life.around.clock.monotonic() if row.fence == life.fence else life.began_at
+        doubt.gone_at = life.around.clock.monotonic() if life.began(row) else life.began_at
     decision = doubt.decision if doubt.tool is not None else None
     return CallFacts(
         sender_alive=alive,
@@ -110,7 +110,7 @@ def _sender_alive(life: Life, row: CallRow) -> tuple[bool, bool]:
     """Return whether the sender may still be sending, and whether it is a thread or a child of this process."""
     if row.idempotency_key in LIVING_SENDERS:
         return True, True
-    own = row.fence == life.fence
+    own = life.began(row)
     sent_by = None if own else life.ledger.read(lambda store: store.runs.life(row.run_id, row.fence))
     if own or (sent_by is not None and sent_by.owner == life.around.owner):
         # The body is over; a child that it started may not be.

@@ -70,14 +70,14 @@ def _leave(life: Life, store: SqlStore, ending: Ending) -> None:
         _finish(life, store, RunEvent.PARK, reason=reason, how=f"waiting ({reason})")
         if reason in _ANSWERED_MEANWHILE and not store.questions.awaited(life.run_id):
             # What it waited for came while the life was being drained.
-            store.runs.queue(life.run_id, RunStatus.WAITING, life.now())
+            store.runs.queue(life.authority, RunStatus.WAITING, life.now())
         return
     for row in rows:
         if row.status in (CallStatus.PREPARED, CallStatus.AWAITING_APPROVAL):
             recording.close_question(life, store, row, "the run ended without asking for it again")
-            store.calls.move(row, CallEvent.WITHDRAWN, life.fence, life.now())
+            store.calls.move(row, CallEvent.WITHDRAWN, life.authority, life.now())
     # A limit that was reached, and whose caller gave up waiting: a run that has ended needs no grant.
-    store.questions.close_of_run(life.run_id, answer="the run ended without it", actor="perdure", now=life.now())
+    store.questions.close_of_run(life.authority, answer="the run ended without it", actor="perdure", now=life.now())
     problem = ending.error or life.refused or stop_conditions.at_the_end(life, store)
     if problem is None:
         _succeed(life, store, ending)
@@ -121,7 +121,7 @@ def end_children_of_doubts(life: Life) -> None:
             row.started_at
             for row in store.calls.open(life.run_id)
             if row.status is CallStatus.IN_DOUBT or (row.status is CallStatus.RUNNING and row.call_no in life.in_body)
-            if row.fence == life.fence and row.effectful and row.started_at is not None
+            if life.began(row) and row.effectful and row.started_at is not None
         ]
 
     moments = life.ledger.read(begun)
@@ -172,7 +172,7 @@ def _succeed(life: Life, store: SqlStore, ending: Ending) -> None:
     text, exact = encode_or_repr(ending.result)
     if not exact:
         life.warn_once("the result of main has no JSON form; its repr is stored")
-    store.steps.move(life.root.step_id, life.fence, StepStatus.SUCCEEDED, now=life.now())
+    store.steps.move(life.root.step_id, life.authority, StepStatus.SUCCEEDED, now=life.now())
     _skip_the_rest(life, store)
     _finish(life, store, RunEvent.RETURN, result=text, how="succeeded")
 
@@ -189,7 +189,7 @@ def _fail(life: Life, store: SqlStore, problem: BaseException) -> None:
     _LOG.info("run %s failed", life.run_id, exc_info=problem)
     code, detail = error_words(problem)
     store.steps.move(
-        life.root.step_id, life.fence, StepStatus.FAILED, now=life.now(), error_code=code, error_detail=detail
+        life.root.step_id, life.authority, StepStatus.FAILED, now=life.now(), error_code=code, error_detail=detail
     )
     _skip_the_rest(life, store)
     call = call_behind(problem)

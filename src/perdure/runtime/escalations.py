@@ -11,6 +11,7 @@ import json
 
 from perdure.core.transitions import CallEvent
 from perdure.model.errors import CallError, VerdictRefused
+from perdure.model.run import Authority
 from perdure.model.toolcall import CallRow, CallStatus, Evidence
 from perdure.ports.tool import AMBIGUOUS_RECIPIENT, AUTH, ToolFailed
 from perdure.runtime.life import Life
@@ -80,8 +81,8 @@ def ask(life: Life, store: SqlStore, row: CallRow, error: BaseException, kind: s
         named: the call as a person would say it.
     """
     now = life.now()
-    store.calls.move(row, CallEvent.NOT_DONE, life.fence, now)
-    store.calls.move(store.calls.get(row.call_no), CallEvent.ASK_APPROVAL, life.fence, now)
+    store.calls.move(row, CallEvent.NOT_DONE, life.authority, now)
+    store.calls.move(store.calls.get(row.call_no), CallEvent.ASK_APPROVAL, life.authority, now)
     life.account.escalated.add(row.call_no)
     if kind == REPEATED:
         _note(life, store, None, None, 0)
@@ -116,7 +117,7 @@ def wants_retry(text: str, question: Question) -> bool:
 
 
 def settle(
-    store: SqlStore, question: Question, fence: int, *, retry: bool, actor: str, reason: str, now: str
+    store: SqlStore, question: Question, authority: Authority, *, retry: bool, actor: str, reason: str, now: str
 ) -> CallRow:
     """Take a person's answer: the call is due again, or fails with the error that it had.
 
@@ -127,13 +128,13 @@ def settle(
     if row is None or question.status != "open" or row.status is not CallStatus.AWAITING_APPROVAL:
         raise VerdictRefused(f"{question.approval_id} is {question.status}, and takes no answer any more")
     if retry:
-        store.calls.move(row, CallEvent.APPROVED, fence, now)
+        store.calls.move(row, CallEvent.APPROVED, authority, now)
     else:
         told = json.loads(question.detail or "{}")
         said = f"{told['error_detail']} ({actor} gave up{': ' + reason if reason else ''})"
-        store.calls.move(row, CallEvent.REFUSED, fence, now, error_code=told["error_code"], error_detail=said)
+        store.calls.move(row, CallEvent.REFUSED, authority, now, error_code=told["error_code"], error_detail=said)
     word = RETRY if retry else GIVE_UP
     detail = json.dumps({"reason": reason}) if reason else None
     store.calls.add_evidence(row.tool_call_id, Evidence("verdict", now, actor, row.attempt, word, detail, None))
-    store.questions.answer(question.approval_id, answer=word, actor=actor, now=now)
+    store.questions.answer(question.approval_id, authority, answer=word, actor=actor, now=now)
     return store.calls.get(row.call_no)

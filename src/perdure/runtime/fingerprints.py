@@ -17,7 +17,7 @@ from perdure.core.policy import evaluate
 from perdure.core.transitions import RunEvent, next_run_status
 from perdure.model.errors import ChangeRefused
 from perdure.model.policy import Policy
-from perdure.model.run import RunRow, RunStatus, WaitReason
+from perdure.model.run import Authority, RunRow, RunStatus, WaitReason
 from perdure.runtime.life import Life, Surroundings
 from perdure.runtime.registry import AnyTool, Registry
 from perdure.store.runs import LifeCounts
@@ -134,7 +134,7 @@ def may_begin(around: Surroundings, store: SqlStore, row: RunRow, fence: int, ma
             if not _is_agreed(around, store, row, fence, text, changes):
                 return False
         store.origins.set_changes(row.run_id, fence, json.dumps(changes))
-        _close(store, row, "it was accepted by whoever resumed", around.clock.now())
+        _close(store, Authority(row.run_id, fence), "it was accepted by whoever resumed", around.clock.now())
     if text != stored:
         store.origins.set_fingerprint(row.run_id, fence, text)
     return True
@@ -156,7 +156,7 @@ def _is_agreed(around: Surroundings, store: SqlStore, row: RunRow, fence: int, t
         return True
     now = around.clock.now()
     if not any(item.status == "open" and item.change == digest for item in asked):
-        _close(store, row, "it changed again", now)
+        _close(store, Authority(row.run_id, fence), "it changed again", now)
         store.questions.ask(
             "a" + around.new_token(),
             run_id=row.run_id,
@@ -173,11 +173,11 @@ def _is_agreed(around: Surroundings, store: SqlStore, row: RunRow, fence: int, t
     return False
 
 
-def _close(store: SqlStore, row: RunRow, why: str, now: str) -> None:
+def _close(store: SqlStore, authority: Authority, why: str, now: str) -> None:
     """Close a question about changes that needs no answer any more."""
-    for item in store.origins.questions(row.run_id):
+    for item in store.origins.questions(authority.run_id):
         if item.change is not None and item.status == "open":
-            store.questions.answer(item.approval_id, answer=why, actor="perdure", now=now)
+            store.questions.answer(item.approval_id, authority, answer=why, actor="perdure", now=now)
 
 
 def report(life: Life, store: SqlStore, *, model: str | None, prompt: str) -> None:

@@ -16,7 +16,7 @@ from perdure.core.forking import BEGINNING, ForkPoint, inherited, point_of
 from perdure.core.identity import idempotency_key
 from perdure.model.errors import NotFound, SpecError, SpecMismatch
 from perdure.model.fork import Checkpoint, ForkEffects, Origin, RunMode
-from perdure.model.run import RunRow, StepStatus
+from perdure.model.run import Authority, RunRow, StepStatus
 from perdure.model.toolcall import CHALLENGED, CallKey, CallRow, CallStatus
 from perdure.runtime.accept import checked_id, stored_spec
 from perdure.runtime.claim import refuse_pruned
@@ -236,7 +236,7 @@ def _inherit_calls(
         own = store.calls.by_id(ids[row.tool_call_id])
         if own is not None:
             outer = ids[row.parent_call_id or ""]
-            store.calls.adopt(own.call_no, 0, now, parent_call_id=outer, branch=row.branch)
+            store.calls.adopt(own.call_no, Authority(run_id, 0), now, parent_call_id=outer, branch=row.branch)
     for parent_call_id, call_index, tool_call_id, adopted in store.origins.handles(drawn.parent.run_id):
         if parent_call_id in ids and tool_call_id in ids:
             store.origins.inherit_handle(ids[parent_call_id], call_index, ids[tool_call_id], adopted)

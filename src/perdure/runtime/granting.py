@@ -50,7 +50,7 @@ def record(store: SqlStore, run_id: str, given: Mapping[str, object], *, actor: 
         _withdraw_expired(store, run, now)
     if question is not None and not _still_hit(store, run, limits.stopped_by(question)[1]):
         answer = ",".join(f"{kind}={amount}" for kind, amount in amounts.items())
-        store.questions.answer(question.approval_id, answer=answer, actor=actor, now=now)
+        store.questions.answer(question.approval_id, run.authority, answer=answer, actor=actor, now=now)
     let_the_run_go_on(store, run_id, now)
 
 
@@ -125,6 +125,6 @@ def _withdraw_expired(store: SqlStore, run: RunRow, now: str) -> None:
     for call_no in store.calls.expired(run.run_id, EXPIRED):
         row = store.calls.get(call_no)
         if row.status is CallStatus.FAILED and row.error_code == DENIED:
-            store.calls.move(row, CallEvent.REOPEN, run.lease_fence, now)
-            store.calls.move(store.calls.get(call_no), CallEvent.WITHDRAWN, run.lease_fence, now)
+            store.calls.move(row, CallEvent.REOPEN, run.authority, now)
+            store.calls.move(store.calls.get(call_no), CallEvent.WITHDRAWN, run.authority, now)
     store.seals.seal(run.run_id, now)

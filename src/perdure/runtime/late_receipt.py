@@ -130,9 +130,9 @@ def _take_back_unsent(life: Life, store: SqlStore) -> None:
         return
     sent = life.in_body | life.posted_receipts | {item.row.call_no for item in life.unsaved}
     for row in store.calls.open(life.run_id):
-        ours = row.status is CallStatus.RUNNING and row.fence == life.fence
+        ours = row.status is CallStatus.RUNNING and life.began(row)
         if ours and row.attempt == 1 and row.call_no not in sent:
-            store.calls.take_back(row, life.fence, life.now())
+            store.calls.take_back(row, life.authority, life.now())
 
 
 def _names(lost: list[Unsaved]) -> str:

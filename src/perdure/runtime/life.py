@@ -18,7 +18,7 @@ from perdure.core.redact import Redactor
 from perdure.model.errors import PerdureError, RunSuspended
 from perdure.model.fork import ForkEffects, Origin
 from perdure.model.policy import Decision, Policy
-from perdure.model.run import Owner, RunRow
+from perdure.model.run import Authority, Owner, RunRow
 from perdure.model.toolcall import CallRow
 from perdure.ports.clock import Clock
 from perdure.ports.spans import SpanSink
@@ -170,6 +170,7 @@ class Life(_Rows):
         self.spec = spec
         self.registry = registry
         self.fence = fence
+        self.authority = Authority(run.run_id, fence)
         self.waits = waits
         self.is_async = is_async
         self.ledger = around.ledger
@@ -206,6 +207,10 @@ class Life(_Rows):
     def now(self) -> str:
         """Return the wall time for records."""
         return self.around.clock.now()
+
+    def began(self, row: CallRow) -> bool:
+        """Return whether the last attempt of a call was begun by this very life."""
+        return (row.run_id, row.fence) == self.authority
 
     def elapsed_seconds(self) -> float:
         """Return the seconds since this life claimed the run."""

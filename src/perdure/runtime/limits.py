@@ -128,7 +128,7 @@ def close(life: Life, store: SqlStore, why: str) -> None:
     if account.question is not None:
         open_still = store.questions.get(account.question)
         if open_still is not None and open_still.status == "open":
-            store.questions.answer(account.question, answer=why, actor="perdure", now=life.now())
+            store.questions.answer(account.question, life.authority, answer=why, actor="perdure", now=life.now())
     account.question = account.stopped_by = None
 
 

@@ -31,15 +31,15 @@ def _end(around: Surroundings, store: SqlStore, run: RunRow, now: str) -> None:
     said = f"the deadline {run.deadline_at} passed while the run waited"
     for known in store.calls.open(run.run_id):
         # What a dead process has left running was settled by nobody if no life began since (crash_loop, on_change).
-        row = cancelling.leave_doubt(around, store, known, run.lease_fence, now, said)
+        row = cancelling.leave_doubt(around, store, known, run.authority, now, said)
         if row.status is CallStatus.AWAITING_APPROVAL:
             store.calls.move(
-                row, CallEvent.REFUSED, run.lease_fence, now, error_code=DENIED, error_detail=f"{EXPIRED}{said}"
+                row, CallEvent.REFUSED, run.authority, now, error_code=DENIED, error_detail=f"{EXPIRED}{said}"
             )
-            store.questions.close_of_call(row.tool_call_id, answer="expired", actor="perdure", now=now)
+            store.questions.close_of_call(row.tool_call_id, run.authority, answer="expired", actor="perdure", now=now)
         elif row.status is CallStatus.PREPARED:
-            store.calls.move(row, CallEvent.WITHDRAWN, run.lease_fence, now)
-    store.questions.close_of_run(run.run_id, answer="expired", actor="perdure", now=now)
+            store.calls.move(row, CallEvent.WITHDRAWN, run.authority, now)
+    store.questions.close_of_run(run.authority, answer="expired", actor="perdure", now=now)
     next_run_status(RunStatus.WAITING, RunEvent.RAISE)
     store.runs.expire(run.run_id, run.lease_fence, now=now, error_detail=said)
     store.seals.seal(run.run_id, now)

@@ -48,12 +48,12 @@ def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -
     seq = life.delivered + 1
     ref = receipt.ref
     try:
-        stored = store.calls.try_succeed(row, life.fence, now, response=receipt.text, ref=ref, delivered_seq=seq)
+        stored = store.calls.try_succeed(row, life.authority, now, response=receipt.text, ref=ref, delivered_seq=seq)
     except ConstraintViolated:
         life.warn_once(f"{row.tool_call_id}: its reference belongs to another call already")
-        store.calls.try_set_handle(row.call_no, life.fence, None, now)
+        store.calls.try_set_handle(row.call_no, life.authority, None, now)
         ref = None
-        stored = store.calls.try_succeed(row, life.fence, now, response=receipt.text, ref=ref, delivered_seq=seq)
+        stored = store.calls.try_succeed(row, life.authority, now, response=receipt.text, ref=ref, delivered_seq=seq)
     if not stored:
         return _refused(life, store, row, receipt)
     if row.attempt > 1 or row.status is CallStatus.IN_DOUBT:
@@ -70,7 +70,7 @@ def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -
 def let_go(life: Life, store: SqlStore, call_nos: list[int]) -> None:
     """Take rows that a call's body did not ask for out of that call, in the transaction that ends it."""
     for call_no in call_nos:
-        store.calls.let_go(call_no, life.fence, life.now())
+        store.calls.let_go(call_no, life.authority, life.now())
 
 
 def keep_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> None:
@@ -126,7 +126,7 @@ def tell_of_duplicate(life: Life, store: SqlStore, row: CallRow, ref: str | None
 
 def store_handle(life: Life, store: SqlStore, row: CallRow, ref: str) -> None:
     """Store the handle of a remote job; from a stale owner it is evidence, and no error in the middle of its tool."""
-    if store.calls.try_set_handle(row.call_no, life.fence, ref, life.now()):
+    if store.calls.try_set_handle(row.call_no, life.authority, ref, life.now()):
         return
     add_evidence(life, store, row, "ref", "handle", ref=ref)
 
@@ -150,12 +150,12 @@ def store_setback(life: Life, store: SqlStore, row: CallRow, outcome: Outcome, a
             return escalations.ask(life, store, current, error, asked, named(store, row))
         if outcome.retry and row.attempt < attempts_allowed:
             wait = _backoff(life, row)
-            store.calls.move(current, CallEvent.NOT_DONE, life.fence, now, not_before=after(now, wait))
+            store.calls.move(current, CallEvent.NOT_DONE, life.authority, now, not_before=after(now, wait))
             close_question(life, store, row, "the sender came back and says no")
             return store.calls.get(row.call_no)
         return _fail(life, store, current, error, now)
     if outcome.fatal and not current.effectful:
-        store.calls.move(current, CallEvent.RERUN, life.fence, now)
+        store.calls.move(current, CallEvent.RERUN, life.authority, now)
         return store.calls.get(row.call_no)
     if current.effectful:
         add_evidence(life, store, row, "attempt", "lost", detail=says)
@@ -171,7 +171,7 @@ def _lose(life: Life, store: SqlStore, row: CallRow, error: BaseException | None
     store.calls.move(
         row,
         CallEvent.LOST,
-        life.fence,
+        life.authority,
         now,
         not_before=after(now, _backoff(life, row)),
         error_code=type(error).__name__ if error is not None else "timeout",
@@ -189,7 +189,7 @@ def _fail(life: Life, store: SqlStore, row: CallRow, error: BaseException | None
     store.calls.move(
         row,
         CallEvent.FAILED,
-        life.fence,
+        life.authority,
         now,
         error_code=type(error).__name__ if error is not None else "timeout",
         error_detail=_said(error) if error is not None else "no answer within the timeout",
@@ -212,17 +212,17 @@ def store_lost(life: Life, store: SqlStore, row: CallRow) -> CallRow:
     if current.status is CallStatus.RUNNING:
         if current.effectful:
             add_evidence(life, store, current, "attempt", "lost", detail=SENDER_GONE)
-            store.calls.move(current, CallEvent.LOST, life.fence, life.now())
+            store.calls.move(current, CallEvent.LOST, life.authority, life.now())
         else:
-            store.calls.move(current, CallEvent.RERUN, life.fence, life.now())
+            store.calls.move(current, CallEvent.RERUN, life.authority, life.now())
     return store.calls.get(row.call_no)
 
 
 def store_left_behind(life: Life, store: SqlStore, row: CallRow) -> CallRow:
     """Record a started row at the end of a life: prepared if no body was entered for it, else lost."""
     current = store.calls.get(row.call_no)
-    if current.status is CallStatus.RUNNING and row.fence == life.fence and row.call_no not in life.in_body:
-        store.calls.take_back(current, life.fence, life.now())
+    if current.status is CallStatus.RUNNING and life.began(row) and row.call_no not in life.in_body:
+        store.calls.take_back(current, life.authority, life.now())
         return store.calls.get(row.call_no)
     return store_lost(life, store, row)
 
@@ -245,7 +245,7 @@ def store_probe(life: Life, store: SqlStore, row: CallRow, answer: Probe) -> tup
     if verdict == "happened" and current.status is CallStatus.IN_DOUBT:
         text, _ = encode_or_repr(answer.result)
         try:
-            store.calls.succeed(current, life.fence, life.now(), response=text, ref=answer.ref, delivered_seq=None)
+            store.calls.succeed(current, life.authority, life.now(), response=text, ref=answer.ref, delivered_seq=None)
         except ConstraintViolated:
             return current, "unknown"
         close_question(life, store, row, "the probe found it")
@@ -274,7 +274,7 @@ def store_not_done(life: Life, store: SqlStore, row: CallRow) -> CallRow:
     """Believe that it did not happen: the quarantine is over and the provider said no twice."""
     current = store.calls.get(row.call_no)
     if current.status is CallStatus.IN_DOUBT:
-        store.calls.move(current, CallEvent.NOT_DONE, life.fence, life.now())
+        store.calls.move(current, CallEvent.NOT_DONE, life.authority, life.now())
         life.believed_noes.add(row.call_no)
         close_question(life, store, row, "the probe says no, after the quarantine")
     return store.calls.get(row.call_no)
@@ -287,7 +287,7 @@ def store_give_up(life: Life, store: SqlStore, row: CallRow) -> CallRow:
         store.calls.move(
             current,
             CallEvent.FAILED,
-            life.fence,
+            life.authority,
             life.now(),
             error_code=current.error_code or "ToolFailed",
             error_detail=current.error_detail or "it did not happen, and the attempts are used up",
@@ -359,7 +359,7 @@ def _lag_seconds(life: Life, row: CallRow) -> float | None:
 
 def close_question(life: Life, store: SqlStore, row: CallRow, why: str) -> None:
     """Close what is open about a call, because evidence settled it."""
-    store.questions.close_of_call(row.tool_call_id, answer=why, actor="perdure", now=life.now())
+    store.questions.close_of_call(row.tool_call_id, life.authority, answer=why, actor="perdure", now=life.now())
 
 
 def add_evidence(

@@ -50,7 +50,7 @@ def find_or_mint(life: Life, store: SqlStore, request: CallRequest, operation: O
         life.context.hold(found.call_no)
         approvals.asked_for_again(life, store, found)
         operation.row = found
-        refused_here = found.error_code == DENIED and found.fence == life.fence
+        refused_here = found.error_code == DENIED and life.began(found)
         if found.status.settled and not refused_here:
             life.replayed += int(request.key.namespace not in INNER_NAMESPACES)
         return Begun(found)
@@ -224,7 +224,7 @@ def try_start(life: Life, store: SqlStore, request: CallRequest, operation: Oper
     if request.decision.side_effect_class.effectful:
         pre_side_effect(life, store, request.frame.step)
     store.calls.start(
-        row, life.fence, now, key_expires_at=_key_expiry(request, now), repeat_of=citing.own_citation(life, request)
+        row, life.authority, now, key_expires_at=_key_expiry(request, now), repeat_of=citing.own_citation(life, request)
     )
     life.resent.discard(row.call_no)
     operation.row = store.calls.get(row.call_no)
@@ -250,7 +250,7 @@ def _note_start(life: Life, row: CallRow) -> None:
 
 def take_back(life: Life, store: SqlStore, operation: Operation, row: CallRow) -> CallRow:
     """Make a row prepared again whose dispatch this life committed and never began (semantics §2.1)."""
-    store.calls.take_back(row, life.fence, life.now())
+    store.calls.take_back(row, life.authority, life.now())
     operation.started = False
     operation.row = store.calls.get(row.call_no)
     return operation.row
@@ -262,7 +262,7 @@ def send_again(life: Life, store: SqlStore, operation: Operation, row: CallRow) 
     if row.status is not CallStatus.IN_DOUBT:
         return Begun(row)
     _check_deadline(life)
-    store.calls.start(row, life.fence, life.now())
+    store.calls.start(row, life.authority, life.now())
     life.resent.add(row.call_no)
     operation.row = store.calls.get(row.call_no)
     operation.started = True

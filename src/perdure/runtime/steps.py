@@ -165,7 +165,7 @@ def _enter(life: Life, store: SqlStore, scope: StepScope, known: StepRow | None,
         )
     elif known.status is not StepStatus.SUCCEEDED:
         again = known.status is not StepStatus.READY
-        store.steps.move(scope.step_id, life.fence, StepStatus.RUNNING, now=now, again=again)
+        store.steps.move(scope.step_id, life.authority, StepStatus.RUNNING, now=now, again=again)
 
 
 def _mark_phase(life: Life, store: SqlStore, last: StepScope) -> None:
@@ -223,7 +223,7 @@ def _insert(life: Life, row: StepRow, store: SqlStore) -> None:
 
 
 def _skip(life: Life, step_id: str, reason: str, store: SqlStore) -> None:
-    store.steps.move(step_id, life.fence, StepStatus.SKIPPED, now=life.now(), error_detail=reason or None)
+    store.steps.move(step_id, life.authority, StepStatus.SKIPPED, now=life.now(), error_detail=reason or None)
 
 
 def _leave(life: Life, store: SqlStore, scope: StepScope, known: StepRow | None, error: BaseException | None) -> None:
@@ -231,12 +231,12 @@ def _leave(life: Life, store: SqlStore, scope: StepScope, known: StepRow | None,
         return
     now = life.now()
     if error is None:
-        store.steps.move(scope.step_id, life.fence, StepStatus.SUCCEEDED, now=now)
+        store.steps.move(scope.step_id, life.authority, StepStatus.SUCCEEDED, now=now)
         write_checkpoint(life, store, scope, STEP_BOUNDARY)
     else:
         store.steps.move(
             scope.step_id,
-            life.fence,
+            life.authority,
             StepStatus.FAILED,
             now=now,
             error_code=type(error).__name__,
@@ -248,7 +248,7 @@ def block_open_steps(life: Life, store: SqlStore) -> None:
     """Mark the steps that a parked call left open."""
     now = life.now()
     for scope in life.open_steps:
-        store.steps.move(scope.step_id, life.fence, StepStatus.BLOCKED, now=now)
+        store.steps.move(scope.step_id, life.authority, StepStatus.BLOCKED, now=now)
 
 
 def steps_by_name(rows: list[StepRow]) -> dict[tuple[str, int], Any]:

@@ -15,7 +15,7 @@ from perdure.core.codec import encode
 from perdure.core.transitions import CallEvent
 from perdure.model.errors import NotFound, UsageError, VerdictRefused
 from perdure.model.policy import DEFAULT_PROBE_LAG_SECONDS
-from perdure.model.run import RunStatus, WaitReason
+from perdure.model.run import Authority, RunStatus, WaitReason
 from perdure.model.toolcall import CallRow, CallStatus, Evidence, ReplayPolicy
 from perdure.ports.clock import seconds_between
 from perdure.runtime import answering, escalations
@@ -69,13 +69,13 @@ def asked_about_now(
     if row.attempt < 2 and (lag <= 0 or verdict.says == "abandon" or verdict.force):
         return None
     _owner_must_be_gone(store, row)
-    fence = fence_of(store, row)
-    _lose(store, row, fence, now)
+    authority = authority_of(store, row.run_id)
+    _lose(store, row, authority, now)
     since = "its sender is gone" if row.attempt < 2 else f"It began at {row.started_at}, after your answer"
     store.questions.ask(
         new_id,
         run_id=row.run_id,
-        fence=fence,
+        fence=authority.fence,
         tool_call_id=row.tool_call_id,
         kind="in_doubt",
         summary=f"{row.tool_name}: did attempt {row.attempt} happen? {since}",
@@ -88,12 +88,12 @@ def asked_about_now(
     return f"{row.tool_call_id} was sent again at {row.started_at} (attempt {row.attempt}), and nobody was asked since"
 
 
-def _lose(store: SqlStore, row: CallRow, fence: int, now: str) -> None:
+def _lose(store: SqlStore, row: CallRow, authority: Authority, now: str) -> None:
     """Record that a started call's sender is gone: the lag of "it did not happen" is counted from here."""
     store.calls.add_evidence(
         row.tool_call_id, Evidence("attempt", now, "perdure", row.attempt, "lost", "the process that sent it is gone")
     )
-    store.calls.move(row, CallEvent.LOST, fence, now)
+    store.calls.move(row, CallEvent.LOST, authority, now)
 
 
 def resolve(store: SqlStore, tool_call_id: str, verdict: Verdict, now: str) -> CallRow:
@@ -118,17 +118,17 @@ def resolve(store: SqlStore, tool_call_id: str, verdict: Verdict, now: str) -> C
 
 
 def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
-    fence = fence_of(store, row)
+    authority = authority_of(store, row.run_id)
     if row.status is CallStatus.RUNNING:
         _owner_must_be_gone(store, row)
-        _lose(store, row, fence, now)
+        _lose(store, row, authority, now)
         row = store.calls.get(row.call_no)
     owner = store.calls.ref_owner(row.tool_name, verdict.ref) if verdict.ref else None
     if verdict.says == "happened" and owner not in (None, row.tool_call_id):
         raise VerdictRefused(f"the reference {verdict.ref} belongs to {owner}")
     taken_for_not_done = row.status is CallStatus.PREPARED and row.attempt > 0
     if row.status is CallStatus.SUCCEEDED and verdict.says == "happened" and is_open(store, row):
-        _add_value(store, row, verdict, fence, now)
+        _add_value(store, row, verdict, authority, now)
         return
     if row.status is not CallStatus.IN_DOUBT and not (taken_for_not_done and verdict.says == "happened"):
         raise VerdictRefused(
@@ -138,7 +138,7 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
     detail = None
     if verdict.says == "happened":
         response = encode(None if verdict.result is LEFT_OUT else verdict.result)
-        store.calls.succeed(row, fence, now, response=response, ref=verdict.ref, delivered_seq=None)
+        store.calls.succeed(row, authority, now, response=response, ref=verdict.ref, delivered_seq=None)
         detail = json.dumps(said_of(verdict.result)) if verdict.result is None else None
     elif verdict.says == "did_not_happen":
         problem = quarantine_problem(store, row, now)
@@ -149,21 +149,21 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
                 next_command=f"perdure resolve {row.tool_call_id} --did-not-happen   # later, or with --force",
             )
         detail = json.dumps({"forced_over": problem}) if problem is not None else None
-        store.calls.move(row, CallEvent.NOT_DONE, fence, now)
-        _nobody_asks_again(store, row, fence, now)
+        store.calls.move(row, CallEvent.NOT_DONE, authority, now)
+        _nobody_asks_again(store, row, authority, now)
     else:
-        store.calls.move(row, CallEvent.GIVE_UP, fence, now)
+        store.calls.move(row, CallEvent.GIVE_UP, authority, now)
     _write(store, row, verdict, now, detail)
 
 
-def _nobody_asks_again(store: SqlStore, row: CallRow, fence: int, now: str) -> None:
+def _nobody_asks_again(store: SqlStore, row: CallRow, authority: Authority, now: str) -> None:
     """Withdraw a call that was not done in a cancelled run: it keeps neither a dedupe key nor bodies for ever."""
     run = store.runs.get(row.run_id)
     if run is not None and run.status is RunStatus.CANCELLED:
-        store.calls.move(store.calls.get(row.call_no), CallEvent.WITHDRAWN, fence, now)
+        store.calls.move(store.calls.get(row.call_no), CallEvent.WITHDRAWN, authority, now)
 
 
-def _add_value(store: SqlStore, row: CallRow, verdict: Verdict, fence: int, now: str) -> None:
+def _add_value(store: SqlStore, row: CallRow, verdict: Verdict, authority: Authority, now: str) -> None:
     """Add what a call returned to the word that it happened; without a value only the reference is added."""
     question = store.questions.open_of_call(row.tool_call_id)
     if verdict.result is LEFT_OUT and question is not None and question.wants_value:
@@ -172,7 +172,7 @@ def _add_value(store: SqlStore, row: CallRow, verdict: Verdict, fence: int, now:
             next_command=f"perdure resolve {row.tool_call_id} --happened --result JSON   # null: nothing",
         )
     left_out = verdict.result is LEFT_OUT
-    store.calls.amend(row, fence, now, response=encode(None if left_out else verdict.result), ref=verdict.ref)
+    store.calls.amend(row, authority, now, response=encode(None if left_out else verdict.result), ref=verdict.ref)
     _write(store, row, verdict, now, None if left_out else json.dumps({"result": "added"}))
 
 
@@ -181,9 +181,9 @@ def _challenge(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> Non
     if row.status is not CallStatus.AWAITING_APPROVAL or question is None or question.kind != "challenge":
         raise VerdictRefused(f"{row.tool_call_id} is {row.status} and has no open challenge")
     kin: list[str] = json.loads(question.detail or "{}").get("kin", [])
-    fence = fence_of(store, row)
+    authority = authority_of(store, row.run_id)
     if verdict.says == "another":
-        store.calls.move(row, CallEvent.APPROVED, fence, now)
+        store.calls.move(row, CallEvent.APPROVED, authority, now)
         _write(store, row, verdict, now, json.dumps({"kin": kin}))
         return
     same_as = verdict.same_as or kin[-1]
@@ -195,7 +195,7 @@ def _challenge(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> Non
             f"{same_as} is {other.status} itself, so that there is nothing its caller could get",
             next_command=f"perdure calls explain {same_as}   # settle it there first",
         )
-    store.calls.move(row, CallEvent.SAME_AS, fence, now, same_as=same_as)
+    store.calls.move(row, CallEvent.SAME_AS, authority, now, same_as=same_as)
     _write(store, row, verdict, now, json.dumps({"same_as": same_as}))
 
 
@@ -219,7 +219,8 @@ def answer_question(store: SqlStore, approval_id: str, *, text: str, actor: str,
                 f"{approval_id} asks whether the run goes on with what has changed: continue is the answer to it",
                 next_command=f"perdure answer {approval_id} continue   # or: perdure runs cancel {question.run_id}",
             )
-        store.questions.answer(approval_id, answer=text, actor=actor, now=now)
+        authority = authority_of(store, question.run_id)
+        store.questions.answer(approval_id, authority, answer=text, actor=actor, now=now)
         let_the_run_go_on(store, question.run_id, now)
         return
     if question.is_asked:
@@ -232,15 +233,16 @@ def answer_question(store: SqlStore, approval_id: str, *, text: str, actor: str,
         raise VerdictRefused(
             f"{approval_id} is {question.status} ({question.kind}), and takes no answer in words", next_command=wanted
         )
-    store.questions.answer(approval_id, answer=text, actor=actor, now=now)
+    authority = authority_of(store, question.run_id)
+    store.questions.answer(approval_id, authority, answer=text, actor=actor, now=now)
 
 
 def settle_escalation(
     store: SqlStore, question: Question, *, retry: bool, actor: str, reason: str, now: str
 ) -> CallRow:
     """Take an answer to an escalation: try the call again, or let it stay failed."""
-    fence = fence_of(store, _row_of(store, question))
-    row = escalations.settle(store, question, fence, retry=retry, actor=actor, reason=reason, now=now)
+    authority = authority_of(store, _row_of(store, question).run_id)
+    row = escalations.settle(store, question, authority, retry=retry, actor=actor, reason=reason, now=now)
     store.seals.seal(row.run_id, now)
     let_the_run_go_on(store, row.run_id, now)
     return row
@@ -262,7 +264,8 @@ def _write(store: SqlStore, row: CallRow, verdict: Verdict, now: str, detail: st
     store.calls.add_evidence(row.tool_call_id, says)
     question = store.questions.open_of_call(row.tool_call_id)
     if question is not None:
-        store.questions.answer(question.approval_id, answer=verdict.says, actor=verdict.actor, now=now)
+        authority = authority_of(store, row.run_id)
+        store.questions.answer(question.approval_id, authority, answer=verdict.says, actor=verdict.actor, now=now)
 
 
 def quarantine_problem(store: SqlStore, row: CallRow, now: str) -> str | None:
@@ -310,12 +313,12 @@ def _owner_must_be_gone(store: SqlStore, row: CallRow) -> None:
         )
 
 
-def fence_of(store: SqlStore, row: CallRow) -> int:
-    """Return the fence of a call's run, by which a person's answer is written."""
-    run = store.runs.get(row.run_id)
+def authority_of(store: SqlStore, run_id: str) -> Authority:
+    """Return the right to write a run's rows, by which a person's answer is written in this transaction."""
+    run = store.runs.get(run_id)
     if run is None:
-        raise NotFound(f"there is no run {row.run_id!r}")
-    return run.lease_fence
+        raise NotFound(f"there is no run {run_id!r}")
+    return run.authority
 
 
 def let_the_run_go_on(store: SqlStore, run_id: str, now: str) -> None:
@@ -325,10 +328,10 @@ def let_the_run_go_on(store: SqlStore, run_id: str, now: str) -> None:
         return  # a run that crashes on and on goes on when a person says so, whatever else was answered
     still_open = store.questions.awaited(run_id)
     if not still_open:
-        store.runs.queue(run_id, RunStatus.WAITING, now)
+        store.runs.queue(run.authority, RunStatus.WAITING, now)
     else:
         kinds = {question.kind for question in still_open}
-        store.runs.set_reason(run_id, "in_doubt" if "in_doubt" in kinds else still_open[0].kind, now)
+        store.runs.set_reason(run.authority, "in_doubt" if "in_doubt" in kinds else still_open[0].kind, now)
 
 
 def person() -> str:

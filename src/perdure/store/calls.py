@@ -7,6 +7,7 @@ from typing import Any
 
 from perdure.core.transitions import CallEvent, next_call_status
 from perdure.model.errors import CancelSeen, LeaseLost, StoreError
+from perdure.model.run import Authority
 from perdure.model.toolcall import (
     CHALLENGED,
     CallKey,
@@ -189,7 +190,7 @@ class CallRows:
     def start(
         self,
         row: CallRow,
-        fence: int,
+        authority: Authority,
         now: str,
         *,
         key_expires_at: str | None = None,
@@ -200,10 +201,10 @@ class CallRows:
         next_call_status(row.status, event)
         self._begin(
             "start_call",
-            run_id=row.run_id,
+            run_id=authority.run_id,
+            fence=authority.fence,
             call_no=row.call_no,
             status=row.status,
-            fence=fence,
             now=now,
             key_expires_at=key_expires_at,
             repeat_of=repeat_of,
@@ -218,14 +219,17 @@ class CallRows:
             raise CancelSeen
         raise LeaseLost(f"the write {name} of {run_id} was refused: this process no longer owns the run")
 
-    def take_back(self, row: CallRow, fence: int, now: str) -> None:
+    def take_back(self, row: CallRow, authority: Authority, now: str) -> None:
         """Undo a start that nothing followed: the attempt was not made and is not counted."""
         next_call_status(row.status, CallEvent.RERUN)
-        self._do.write_one("take_back_call", call_no=row.call_no, status=row.status, fence=fence, now=now)
+        run_id, fence = authority
+        self._do.write_one(
+            "take_back_call", call_no=row.call_no, status=row.status, run_id=run_id, fence=fence, now=now
+        )
         self._moved(row, CallStatus.PREPARED, now, "nothing was sent")
 
     def try_succeed(
-        self, row: CallRow, fence: int, now: str, *, response: str, ref: str | None, delivered_seq: int | None
+        self, row: CallRow, authority: Authority, now: str, *, response: str, ref: str | None, delivered_seq: int | None
     ) -> bool:
         """Store the receipt if the row still is as ``row`` says; return whether it was."""
         next_call_status(row.status, CallEvent.DONE)
@@ -233,7 +237,8 @@ class CallRows:
             "succeed_call",
             call_no=row.call_no,
             status=row.status,
-            fence=fence,
+            run_id=authority.run_id,
+            fence=authority.fence,
             now=now,
             response=self._payloads.keep(response),
             ref=ref,
@@ -244,17 +249,17 @@ class CallRows:
         return changed == 1
 
     def succeed(
-        self, row: CallRow, fence: int, now: str, *, response: str, ref: str | None, delivered_seq: int | None
+        self, row: CallRow, authority: Authority, now: str, *, response: str, ref: str | None, delivered_seq: int | None
     ) -> None:
         """Store the receipt; raises ``LeaseLost`` where the row has moved on."""
-        if not self.try_succeed(row, fence, now, response=response, ref=ref, delivered_seq=delivered_seq):
+        if not self.try_succeed(row, authority, now, response=response, ref=ref, delivered_seq=delivered_seq):
             raise LeaseLost(f"the receipt of {row.tool_call_id} was refused: this process no longer owns the run")
 
     def move(
         self,
         row: CallRow,
         event: CallEvent,
-        fence: int,
+        authority: Authority,
         now: str,
         *,
         not_before: str | None = None,
@@ -270,7 +275,8 @@ class CallRows:
             call_no=row.call_no,
             status=row.status,
             to_status=to_status,
-            fence=fence,
+            run_id=authority.run_id,
+            fence=authority.fence,
             now=now,
             finished_at=now if to_status.settled else None,
             not_before=not_before,
@@ -284,14 +290,15 @@ class CallRows:
         self._moved(row, to_status, now, error_code or "")
         return to_status
 
-    def challenge(self, row: CallRow, fence: int, now: str, *, response: str, error_detail: str) -> None:
+    def challenge(self, row: CallRow, authority: Authority, now: str, *, response: str, error_detail: str) -> None:
         """End a call that was held back, with what its caller is told of the effects that speak against it."""
         next_call_status(row.status, CallEvent.REFUSED)
         self._do.write_one(
             "challenge_call",
             call_no=row.call_no,
             status=row.status,
-            fence=fence,
+            run_id=authority.run_id,
+            fence=authority.fence,
             now=now,
             response=self._payloads.keep(response),
             error_detail=error_detail,
@@ -302,25 +309,36 @@ class CallRows:
         """Return the calls of a run that happened by a person's word, and gave nothing back."""
         return [call_of_row(row) for row in self._do.rows("told_happened", run_id=run_id)]
 
-    def amend(self, row: CallRow, fence: int, now: str, *, response: str, ref: str | None) -> None:
+    def amend(self, row: CallRow, authority: Authority, now: str, *, response: str, ref: str | None) -> None:
         """Add the value that a person left out when they said that a call had happened."""
         kept = self._payloads.keep(response)
-        self._do.write_one("amend_receipt", call_no=row.call_no, fence=fence, now=now, response=kept, ref=ref)
+        run_id, fence = authority
+        self._do.write_one(
+            "amend_receipt", call_no=row.call_no, run_id=run_id, fence=fence, now=now, response=kept, ref=ref
+        )
         self._do.write("seal_again", run_id=row.run_id, tool_call_id=row.tool_call_id)
 
-    def adopt(self, call_no: int, fence: int, now: str, *, parent_call_id: str | None, branch: str) -> None:
+    def adopt(self, call_no: int, authority: Authority, now: str, *, parent_call_id: str | None, branch: str) -> None:
         """Move a row to the caller that adopted it."""
         self._do.write_one(
-            "adopt_call", call_no=call_no, fence=fence, now=now, parent_call_id=parent_call_id, branch=branch
+            "adopt_call",
+            call_no=call_no,
+            run_id=authority.run_id,
+            fence=authority.fence,
+            now=now,
+            parent_call_id=parent_call_id,
+            branch=branch,
         )
 
-    def let_go(self, call_no: int, fence: int, now: str) -> None:
+    def let_go(self, call_no: int, authority: Authority, now: str) -> None:
         """Take a row out of the call it was made inside, because that call ended without asking for it."""
-        self._do.write_one("let_go_call", call_no=call_no, fence=fence, now=now)
+        run_id, fence = authority
+        self._do.write_one("let_go_call", call_no=call_no, run_id=run_id, fence=fence, now=now)
 
-    def try_set_handle(self, call_no: int, fence: int, handle: str | None, now: str) -> bool:
+    def try_set_handle(self, call_no: int, authority: Authority, handle: str | None, now: str) -> bool:
         """Store the handle of a long remote job, and return whether this owner still had the right to."""
-        return self._do.write("set_handle", call_no=call_no, fence=fence, handle=handle, now=now) == 1
+        run_id, fence = authority
+        return self._do.write("set_handle", call_no=call_no, run_id=run_id, fence=fence, handle=handle, now=now) == 1
 
     def add_evidence(self, tool_call_id: str, evidence: Evidence) -> None:
         """Append one fact; evidence needs no fence, because a late reply of an old owner counts too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.model.run import Authority
 from perdure.model.toolcall import CallRow
 from perdure.store.payloads import Payloads
 from perdure.store.statements import Statements
@@ -14,18 +15,24 @@ class ConsentRows:
         self._do = statements
         self._payloads = Payloads(statements)
 
-    def edit(self, row: CallRow, fence: int, now: str, *, request: str, args_hash: str, scope: str | None) -> None:
+    def edit(
+        self, row: CallRow, authority: Authority, now: str, *, request: str, args_hash: str, scope: str | None
+    ) -> None:
         """Store the request as a person has changed it; the call keeps its identity, and was never sent."""
         self._do.write_one(
             "edit_request",
             call_no=row.call_no,
-            fence=fence,
+            run_id=authority.run_id,
+            fence=authority.fence,
             now=now,
             request=self._payloads.keep(request),
             edited_args_hash=args_hash,
             edited_scope=scope,
         )
 
-    def extend_validity(self, call_no: int, fence: int, now: str, *, valid_until: str) -> None:
+    def extend_validity(self, call_no: int, authority: Authority, now: str, *, valid_until: str) -> None:
         """Let a call be sent until a later time, because a person has decided about it again."""
-        self._do.write_one("extend_validity", call_no=call_no, fence=fence, now=now, valid_until=valid_until)
+        run_id, fence = authority
+        self._do.write_one(
+            "extend_validity", call_no=call_no, run_id=run_id, fence=fence, now=now, valid_until=valid_until
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.model.run import RunRow, RunStatus, WaitReason
+from perdure.model.run import Authority, RunRow, RunStatus, WaitReason
 from perdure.store.changes import Changes
 from perdure.store.runs import run_of
 from perdure.store.statements import Statements
@@ -34,8 +34,8 @@ class EndRows:
         fence = row.lease_fence
         self._do.write("ask_cancel", run_id=row.run_id, fence=fence, now=now, actor=actor, reason=reason)
 
-    def cancel(self, row: RunRow, *, now: str, actor: str, reason: str) -> int:
-        """End a run that nobody drives, and return the fence under which nobody else may write any more."""
+    def cancel(self, row: RunRow, *, now: str, actor: str, reason: str) -> Authority:
+        """End a run that nobody drives, and return the one right to write its rows that is left."""
         self._do.write_one(
             "cancel_run",
             run_id=row.run_id,
@@ -46,7 +46,7 @@ class EndRows:
             reason=reason,
         )
         self._changes.tell(row.run_id, "run", row.run_id, "", RunStatus.CANCELLED, now)
-        return row.lease_fence + 1
+        return Authority(row.run_id, row.lease_fence + 1)
 
     def cancel_asked(self, run_id: str, fence: int) -> bool:
         """Return whether somebody wants the end of the life that holds ``fence``."""
@@ -61,9 +61,9 @@ class EndRows:
         """Return the running runs whose end somebody has asked for."""
         return [run_of(row) for row in self._do.rows("runs_to_cancel")]
 
-    def forget_cancel(self, run_id: str) -> None:
+    def forget_cancel(self, row: RunRow) -> None:
         """Forget a cancel that came too late, because a person goes on with the failed run."""
-        self._do.write("forget_cancel", run_id=run_id)
+        self._do.write_one("forget_cancel", run_id=row.run_id, fence=row.lease_fence)
 
     # --- crashing again and again --------------------------------------------------------------------------------
 

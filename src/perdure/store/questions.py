@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from perdure.model.run import Authority
 from perdure.store.changes import Changes
 from perdure.store.statements import Statements
 
@@ -135,19 +136,37 @@ class QuestionRows:
         """Return the open approvals whose time is over, oldest first."""
         return [Question(*row) for row in self._do.told("expired_approvals", now=now)]
 
-    def supersede(self, tool_call_id: str, fence: int, superseded_by: str | None) -> None:
+    def supersede(self, tool_call_id: str, authority: Authority, superseded_by: str | None) -> None:
         """Say that the program asks for another call instead of this one; ``None`` says that it asks for it again."""
-        self._do.write("supersede_approval", tool_call_id=tool_call_id, fence=fence, superseded_by=superseded_by)
+        self._do.write(
+            "supersede_approval",
+            tool_call_id=tool_call_id,
+            run_id=authority.run_id,
+            fence=authority.fence,
+            superseded_by=superseded_by,
+        )
 
-    def answer(self, approval_id: str, *, answer: str, actor: str, now: str, request_hash: str | None = None) -> None:
+    def answer(
+        self,
+        approval_id: str,
+        authority: Authority,
+        *,
+        answer: str,
+        actor: str,
+        now: str,
+        request_hash: str | None = None,
+    ) -> None:
         """Close a question with a person's answer; single use.
 
         Args:
+            authority: over the run that it is about.
             request_hash: of the request as the person has changed it.
         """
         self._do.write_one(
             "close_approval",
             approval_id=approval_id,
+            run_id=authority.run_id,
+            fence=authority.fence,
             status="answered",
             answer=answer,
             actor=actor,
@@ -155,10 +174,19 @@ class QuestionRows:
             request_hash=request_hash,
         )
 
-    def close_of_run(self, run_id: str, *, answer: str, actor: str, now: str) -> int:
+    def close_of_run(self, authority: Authority, *, answer: str, actor: str, now: str) -> int:
         """Close what is open about a run that has ended and about no call of it."""
-        return self._do.write("close_approvals_of_run", run_id=run_id, answer=answer, actor=actor, now=now)
+        run_id, fence = authority
+        return self._do.write("close_approvals_of_run", run_id=run_id, fence=fence, answer=answer, actor=actor, now=now)
 
-    def close_of_call(self, tool_call_id: str, *, answer: str, actor: str, now: str) -> int:
+    def close_of_call(self, tool_call_id: str, authority: Authority, *, answer: str, actor: str, now: str) -> int:
         """Close what is open about a call because evidence settled it."""
-        return self._do.write("close_approval_of_call", tool_call_id=tool_call_id, answer=answer, actor=actor, now=now)
+        return self._do.write(
+            "close_approval_of_call",
+            tool_call_id=tool_call_id,
+            run_id=authority.run_id,
+            fence=authority.fence,
+            answer=answer,
+            actor=actor,
+            now=now,
+        )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from perdure.model.run import Owner, RunRow, RunStatus, StepStatus
+from perdure.model.run import Authority, Owner, RunRow, RunStatus, StepStatus
 from perdure.ports.store import Row
 from perdure.store.changes import Changes
 from perdure.store.statements import Statements
@@ -122,13 +122,13 @@ class RunRows:
         self._do.write_one("expire_run", run_id=run_id, fence=fence, now=now, error_detail=error_detail)
         self._changes.tell(run_id, "run", run_id, "", RunStatus.FAILED, now, "deadline")
 
-    def queue(self, run_id: str, status: RunStatus, now: str) -> int:
+    def queue(self, authority: Authority, status: RunStatus, now: str) -> None:
         """Make a waiting or failed run claimable again."""
-        return self._do.write("queue_run", run_id=run_id, status=status, now=now)
+        self._do.write_one("queue_run", **authority._asdict(), status=status, now=now)
 
-    def set_reason(self, run_id: str, reason: str, now: str) -> None:
+    def set_reason(self, authority: Authority, reason: str, now: str) -> None:
         """Say what a waiting run still waits for."""
-        self._do.write("set_wait_reason", run_id=run_id, reason=reason, now=now)
+        self._do.write_one("set_wait_reason", **authority._asdict(), reason=reason, now=now)
 
     def renew(self, run_id: str, fence: int, *, now: str, expires: str, active_seconds: float) -> None:
         """Prolong the lease and charge the active time."""
@@ -256,7 +256,7 @@ class StepRows:
     def move(
         self,
         step_id: str,
-        fence: int,
+        authority: Authority,
         status: StepStatus,
         *,
         now: str,
@@ -268,14 +268,14 @@ class StepRows:
         self._do.write_one(
             "move_step",
             step_id=step_id,
-            fence=fence,
+            **authority._asdict(),
             status=status,
             now=now,
             again=int(again),
             error_code=error_code,
             error_detail=error_detail,
         )
-        self._changes.tell(step_id.rpartition(".s")[0], "step", step_id, "", status, now, error_code or "")
+        self._changes.tell(authority.run_id, "step", step_id, "", status, now, error_code or "")
 
     def close(
         self,

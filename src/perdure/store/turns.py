@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.model.run import Authority
 from perdure.store.statements import Statements
 
 
@@ -11,7 +12,7 @@ class TurnRows:
     def __init__(self, statements: Statements) -> None:
         self._do = statements
 
-    def bind(self, handle: tuple[str, int], tool_call_id: str, fence: int, *, run_id: str, adopted: bool) -> None:
+    def bind(self, handle: tuple[str, int], tool_call_id: str, authority: Authority, *, adopted: bool) -> None:
         """Let a handle stand for a row, in place of what it stood for."""
         parent_call_id, call_index = handle
         self._do.write_one(
@@ -20,12 +21,13 @@ class TurnRows:
             call_index=call_index,
             tool_call_id=tool_call_id,
             adopted=int(adopted),
-            run_id=run_id,
-            fence=fence,
+            run_id=authority.run_id,
+            fence=authority.fence,
         )
 
-    def unbind(self, tool_call_id: str, fence: int, *, run_id: str) -> int:
+    def unbind(self, tool_call_id: str, authority: Authority) -> int:
         """Take a row away from the handles that stand for it, because another call has adopted it."""
+        run_id, fence = authority
         return self._do.write("unbind_turn_calls", tool_call_id=tool_call_id, run_id=run_id, fence=fence)
 
     def find(self, handle: tuple[str, int]) -> tuple[int, bool] | None:

@@ -1,5 +1,5 @@
 -- Every statement of the store, by name. Texts are fixed, so that SQLite prepares each of them once.
--- A write that belongs to a run carries its fence; the store demands that it changed exactly one row.
+-- A write that belongs to a run names the run and its fence; the store demands that it changed exactly one row.
 -- repeat_of stands while the call runs, is in doubt or was done: one that did nothing has not used its citation up.
 -- A run's updated_at never goes back, even if the wall clock does: the newest of them tells whether a key has expired.
 
@@ -75,7 +75,7 @@ WHERE run_id = :run_id AND lease_fence = :fence AND status IN ('queued', 'runnin
 
 -- name: queue_run
 UPDATE runs SET status = 'queued', reason = NULL, updated_at = max(updated_at, :now)
-WHERE run_id = :run_id AND status = :status
+WHERE run_id = :run_id AND lease_fence = :fence AND status = :status
 
 -- name: insert_attempt
 INSERT INTO run_attempts (run_id, attempt, fence, owner, started_at)
@@ -139,7 +139,8 @@ SELECT {run}
 FROM runs WHERE status = 'running' AND cancel_requested_at IS NOT NULL
 
 -- name: forget_cancel
-UPDATE runs SET cancel_requested_at = NULL, cancel_actor = NULL, cancel_reason = NULL WHERE run_id = :run_id
+UPDATE runs SET cancel_requested_at = NULL, cancel_actor = NULL, cancel_reason = NULL
+WHERE run_id = :run_id AND lease_fence = :fence
 
 -- name: takeovers_of_run
 SELECT takeovers, takeover_settled, (SELECT count(*) FROM tool_calls c WHERE c.run_id = r.run_id
@@ -199,7 +200,7 @@ FROM run_steps WHERE run_id = :run_id AND name = :name AND occurrence = :occurre
 UPDATE run_steps SET status = CASE status WHEN 'ready' THEN 'skipped' ELSE :left_open END, error_code = :error_code,
   error_detail = :error_detail, updated_at = :now
 WHERE run_id = :run_id AND status IN ('ready','running','blocked')
-  AND (SELECT lease_fence FROM runs WHERE run_id = run_steps.run_id) = :fence
+  AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: list_steps
 SELECT step_id, step_index, status, phase, name, occurrence, attempt, error_code, error_detail, created_at, updated_at
@@ -208,7 +209,7 @@ FROM run_steps WHERE run_id = :run_id ORDER BY step_index
 -- name: move_step
 UPDATE run_steps SET status = :status, error_code = :error_code, error_detail = :error_detail, updated_at = :now,
   attempt = attempt + :again
-WHERE step_id = :step_id AND (SELECT lease_fence FROM runs WHERE run_id = run_steps.run_id) = :fence
+WHERE step_id = :step_id AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: insert_checkpoint
 INSERT INTO checkpoints (checkpoint_id, run_id, step_id, created_at, checkpoint_type, state_snapshot_json, cursor_json,
@@ -262,11 +263,11 @@ FROM tool_calls WHERE run_id = :run_id ORDER BY call_no
 
 -- name: adopt_call
 UPDATE tool_calls SET parent_call_id = :parent_call_id, branch = :branch, updated_at = :now
-WHERE call_no = :call_no AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+WHERE call_no = :call_no AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: let_go_call
 UPDATE tool_calls SET parent_call_id = NULL, updated_at = :now
-WHERE call_no = :call_no AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+WHERE call_no = :call_no AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: open_calls
 SELECT {call}
@@ -299,38 +300,38 @@ UPDATE tool_calls SET status = 'running', attempt = attempt + 1, fence = :fence,
   finished_at = NULL, not_before = NULL, error_code = NULL, error_detail = NULL, repeat_of = coalesce(:repeat_of, repeat_of),
   key_expires_at = coalesce(key_expires_at, :key_expires_at)
 WHERE call_no = :call_no AND status = :status
-  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id AND cancel_requested_at IS NULL) = :fence
+  AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id AND cancel_requested_at IS NULL) = :fence
 
 -- name: take_back_call
 UPDATE tool_calls SET status = 'prepared', attempt = attempt - 1, started_at = NULL, updated_at = :now, repeat_of = NULL
 WHERE call_no = :call_no AND status = :status
-  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+  AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: succeed_call
 UPDATE tool_calls SET status = 'succeeded', response_ref = :response, external_correlation_id = coalesce(:ref, handle),
   finished_at = :now, updated_at = :now, error_code = NULL, error_detail = NULL,
   delivered_at = CASE WHEN :delivered_seq IS NULL THEN NULL ELSE :now END, delivered_seq = :delivered_seq
 WHERE call_no = :call_no AND status = :status
-  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+  AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: move_call
 UPDATE tool_calls SET status = :to_status, updated_at = :now, finished_at = :finished_at, not_before = :not_before,
   error_code = :error_code, error_detail = :error_detail, same_as = :same_as, caused_by_call_id = :caused_by,
   repeat_of = CASE WHEN :to_status IN ('prepared', 'failed', 'cancelled') THEN NULL ELSE repeat_of END
 WHERE call_no = :call_no AND status = :status
-  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+  AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: challenge_call
 UPDATE tool_calls SET status = 'failed', error_code = 'challenged', error_detail = :error_detail,
   response_ref = :response, finished_at = :now, updated_at = :now
 WHERE call_no = :call_no AND status = :status
-  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+  AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: amend_receipt
 UPDATE tool_calls SET response_ref = :response, external_correlation_id = coalesce(external_correlation_id, :ref),
   updated_at = :now
 WHERE call_no = :call_no AND status = 'succeeded' AND response_ref = 'null'
-  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+  AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: told_happened
 SELECT {call}
@@ -340,11 +341,13 @@ ORDER BY call_no
 
 -- name: bind_turn_call
 INSERT OR REPLACE INTO turn_calls (parent_call_id, call_index, tool_call_id, adopted)
-SELECT :parent_call_id, :call_index, :tool_call_id, :adopted
-WHERE (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+SELECT :parent_call_id, :call_index, :tool_call_id, :adopted FROM tool_calls
+WHERE tool_call_id = :parent_call_id AND run_id = :run_id
+  AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: unbind_turn_calls
 DELETE FROM turn_calls WHERE tool_call_id = :tool_call_id
+  AND (SELECT run_id FROM tool_calls WHERE tool_call_id = turn_calls.parent_call_id) = :run_id
   AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: get_turn_call
@@ -355,15 +358,15 @@ WHERE t.parent_call_id = :parent_call_id AND t.call_index = :call_index
 UPDATE tool_calls SET request_ref = :request, edited_args_hash = :edited_args_hash, edited_scope = :edited_scope,
   updated_at = :now
 WHERE call_no = :call_no AND status = 'awaiting_approval' AND attempt = 0
-  AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+  AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: extend_validity
 UPDATE tool_calls SET valid_until = :valid_until, updated_at = :now
-WHERE call_no = :call_no AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+WHERE call_no = :call_no AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: set_handle
 UPDATE tool_calls SET handle = :handle, updated_at = :now
-WHERE call_no = :call_no AND (SELECT lease_fence FROM runs WHERE run_id = tool_calls.run_id) = :fence
+WHERE call_no = :call_no AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: ref_owner
 SELECT tool_call_id FROM tool_calls
@@ -404,7 +407,7 @@ FROM approvals WHERE status = 'open' AND kind = 'approval' AND expires_at <= :no
 -- name: supersede_approval
 UPDATE approvals SET superseded_by = :superseded_by
 WHERE tool_call_id = :tool_call_id AND status = 'open' AND kind = 'approval' AND superseded_by IS NOT :superseded_by
-  AND (SELECT lease_fence FROM runs WHERE run_id = approvals.run_id) = :fence
+  AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: approvals_of_call
 SELECT {question}
@@ -414,15 +417,18 @@ FROM approvals WHERE tool_call_id = :tool_call_id ORDER BY approval_no
 UPDATE approvals SET status = :status, decided_at = :now, actor = :actor, answer = :answer,
   request_hash = coalesce(:request_hash, request_hash)
 WHERE approval_id = :approval_id AND status = 'open'
+  AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: close_approval_of_call
 UPDATE approvals SET status = 'closed', decided_at = :now, actor = :actor, answer = :answer
 WHERE tool_call_id = :tool_call_id AND status = 'open'
+  AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: close_approvals_of_run
 UPDATE approvals SET status = 'closed', decided_at = :now, actor = :actor, answer = :answer
 WHERE run_id = :run_id AND status = 'open' AND kind <> 'in_doubt'
   AND (tool_call_id IS NULL OR detail LIKE '{"left_out":%')
+  AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: tools_of_calls
 SELECT call_no, tool_call_id, tool_namespace, tool_name FROM tool_calls
@@ -502,7 +508,8 @@ SELECT max(moment) FROM (
 )
 
 -- name: set_wait_reason
-UPDATE runs SET reason = :reason, updated_at = max(updated_at, :now) WHERE run_id = :run_id AND status = 'waiting'
+UPDATE runs SET reason = :reason, updated_at = max(updated_at, :now)
+WHERE run_id = :run_id AND lease_fence = :fence AND status = 'waiting'
 
 -- name: unsealed_calls
 SELECT {settled} FROM tool_calls WHERE tool_call_id IN (SELECT tool_call_id FROM unsealed WHERE run_id = :run_id)
