@@ -23,7 +23,8 @@ from tests.crash.support import AT_POINT, CRASHED, Call, Ended, Launcher, Ledger
 SIDE_BY_SIDE = 2
 EVERY_POINT = "PERDURE_EVERY_POINT"
 SOME = 1 if os.environ.get(EVERY_POINT) else 3
-"""The step of the loops that need not go through every point each time: `python3 tasks.py prove crash` does."""
+"""The step of the loops, and of their questions, that need not be put at every point each time: `python3 tasks.py prove crash`
+puts them all."""
 QUIET_NUMBERS = 6  # whether a receipt shares a commit is a matter of timing, so runs differ by a few points
 Knob = dict[str, str]
 
@@ -227,6 +228,8 @@ class Bench:
             ids = {line["what"]: line["id"] for line in self.log.lines() if line["event"] == "effect"}
             wrong = {name: got for name, got in last.says["result"].items() if ids[f"{tag}:{name}"] != got}
             assert not wrong, f"{passage}: the program got ids that the provider did not give: {wrong}"
+        if SOME > 1 and passage.number and passage.number % 4 != 1:
+            return  # that an ended run stays ended does not depend on where it was killed: a part of the walk asks it
         rows = ledger.everything()
         again = self.live(order, {})
         assert (again.exit_code, again.says.get("result")) == (0, last.says["result"]), again
