@@ -36,7 +36,8 @@ from perdure.runtime.lease import mark_children, this_process
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings, Tuning
 from perdure.runtime.phases import Critic, critic_for
-from perdure.runtime.registry import Registry, tools_of_module
+from perdure.runtime.program import load_program, refuse_uncallable
+from perdure.runtime.registry import Registry
 from perdure.runtime.retention import Retention
 from perdure.runtime.runner import Job, Runner
 from perdure.runtime.scope import AsyncScope, sync_scope
@@ -291,11 +292,14 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
             own_policies = job.policies
             load_policy([*own_policies, *self._policy_paths])  # a broken one is refused before there is a run
             main, spec, path = self._open_job(job, registry), job.run_spec(), str(job.path.resolve())
+            if not (run_id and self._ledger.read(lambda store: store.runs.get(run_id or ""))):
+                job.refuse_late(self._around.clock.now())
         else:
             main, own_policies = job, ()
             agent, found = describe(main)
             path = found or ""
             spec = RunSpec(name=name_of(agent), agent=agent, inputs=dict(inputs or {}))
+        refuse_uncallable(main)
         registry.add_reachable(main)
         run_id = self._accept(spec, run_id, path or None)
         row = self._row(run_id)
@@ -316,14 +320,9 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
 
     def _open_job(self, job: JobFile, registry: Registry) -> Main:
         if job.resume != "reentry":
-            raise SpecError([f"{job.path}: agent.resume {job.resume!r} is not in this version; it has: reentry"])
-        main = load_agent(job.agent_target, job.folder.resolve())
-        if job.critic is not None:
-            load_agent(job.critic, job.folder.resolve())  # one that cannot be loaded is refused before there is a run
-        for module in job.tools:
-            for item in tools_of_module(module):
-                registry.add(item)
-        return main
+            raise SpecError([job.problem("agent.resume", f"agent.resume {job.resume!r} is not in this version")])
+        folder, place = job.folder.resolve(), job.problem
+        return load_program(job.agent_target, folder, registry, critic=job.critic, tools=job.tools, place=place)
 
     def _policy_of(self, row: RunRow, own: Sequence[Path]) -> Policy:
         """Return the rules of a run: its job file's, those it was started under, and those given now.
@@ -343,6 +342,7 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
         own_policies: Sequence[Path] = ()
         if main is None:
             main, own_policies = self._load_main(row, spec, registry)
+        refuse_uncallable(main, safe="The run is untouched.")
         registry.add_reachable(main)
         policy = self._policy_of(row, own_policies)
         critic = critic_for(row, spec_of(row), main)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from perdure import tool
 from perdure.cli.main import main as command_line
 from perdure.model.run import DENIAL_STANDS, RunStatus, going_on
 from perdure.quick import lines_of
+from perdure.testing.clock import FakeClock
 from tests.integration.engine_support import Outside, mailer, open_engine
 
 RESUME = "perdure resume w47 --state-dir here"
@@ -94,6 +97,59 @@ def test_the_watch_of_a_queued_run_that_nobody_drives_says_so_and_leaves(
         assert engine.outcome("p").status == "queued"
     assert type_in(tmp_path, "runs", "watch", "p", "-o", form) == 6
     assert "nobody drives it; go on with: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_a_program_is_told_the_same_way_on_as_a_person(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    job, program = tmp_path / "late.job.yaml", tmp_path / "way_on_agent.py"
+    job.write_text("name: late\nagent: {python: 'way_on_agent.py:main'}\ndeadline: 2026-11-20T13:00:00Z\n", "utf-8")
+    program.write_text("def main(run):\n    return run.ask('which?')\n", "utf-8")
+
+    def told(run_id: str) -> Any:
+        capsys.readouterr()
+        type_in(tmp_path, "runs", "show", run_id, "-o", form)
+        return json.loads(capsys.readouterr().out)["resume_command"]
+
+    with open_engine(tmp_path, clock=FakeClock("2026-11-20T12:00:00.000000Z")) as engine:
+        for run_id in ("w47", "w48"):
+            assert engine.run(job, run_id=run_id).reason == "question"
+        engine.cancel("w48")
+        engine.run(lambda _run: 1, run_id="done")
+        asked = engine.run(lambda _run: pay(5), run_id="p").waiting_for[0].id
+        engine.deny(asked, reason="too much")
+        engine.resume("p", main=lambda _run: pay(5))
+    flags = f"--state-dir {tmp_path / 'state'}"
+    assert told("w47") == f"perdure resume w47 {flags} --grant deadline=+2h"
+    assert (told("w48"), told("p")) == (None, None)
+    assert told("done") == "start your program again with run_id='done'   # its main cannot be loaded from outside"
+
+
+def test_the_command_of_a_deadline_that_a_program_reads_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job, program = tmp_path / "late.job.yaml", tmp_path / "way_on_again.py"
+    job.write_text("name: late\nagent: {python: 'way_on_again.py:main'}\ndeadline: 2026-11-20T13:00:00Z\n", "utf-8")
+    program.write_text("def main(run):\n    run.sleep(until='2026-11-21T00:00:00Z')\n    return 1\n", "utf-8")
+    with open_engine(tmp_path, clock=FakeClock("2026-11-20T12:00:00.000000Z")) as engine:
+        assert engine.run(job, run_id="w47").reason == "timer"
+    type_in(tmp_path, "runs", "show", "w47", "-o", "json")
+    line = json.loads(capsys.readouterr().out)["resume_command"]
+    assert command_line(shlex.split(line)[1:]) == 0
+
+
+def test_since_takes_a_bare_number_of_seconds_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    send: Any = mailer(Outside())
+    with open_engine(tmp_path) as engine:
+        engine.run(lambda _run: send("ann"), run_id="r1")
+    for noun in ("runs", "calls"):
+        assert type_in(tmp_path, noun, "ls", "--since", "3600") == 0
+        assert "r1" in capsys.readouterr().out
+        assert type_in(tmp_path, noun, "ls", "--since", "0") == 0
+        assert capsys.readouterr().out == ""
+        assert type_in(tmp_path, noun, "ls", "--since", "3x") == 2
+        assert "such as 90 (seconds), 30m, 24h or 7d" in capsys.readouterr().err
 
 
 def test_a_bare_number_on_the_command_line_is_a_number_of_seconds(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from perdure.cli.output import Output, note
 from perdure.model.errors import PerdureError, SpecError
@@ -33,36 +34,29 @@ def tell(problem: BaseException, output: Output, *, flags: str, debug: bool) -> 
     return code
 
 
-def _described(problem: BaseException, flags: str) -> tuple[int, Mapping[str, str]]:
+def _described(problem: BaseException, flags: str) -> tuple[int, Mapping[str, Any]]:
     if isinstance(problem, PerdureError):
-        told = (problem.code, problem.message, problem.safe, problem.next_command)
-        exit_code = problem.exit_code
+        exit_code, document = problem.exit_code, problem.as_document()
     elif isinstance(problem, OSError):
-        told = (
-            ENVIRONMENT_CODE,
-            f"the environment is unusable: {problem}",
-            PerdureError.default_safe,
-            "put it right and run the same command again",
+        exit_code, document = (
+            4,
+            PerdureError(
+                f"the environment is unusable: {problem}", next_command="put it right and run the same command again"
+            ).as_document(),
         )
-        exit_code = 4
+        document["code"] = ENVIRONMENT_CODE
     else:
-        told = (
-            INTERNAL_CODE,
-            f"internal error: {type(problem).__name__}: {problem}",
-            PerdureError.default_safe,
-            "run it again with --debug and report what it shows",
+        exit_code, document = (
+            1,
+            PerdureError(
+                f"internal error: {type(problem).__name__}: {problem}",
+                next_command="run it again with --debug and report what it shows",
+            ).as_document(),
         )
-        exit_code = 1
-    code, message, safe, next_command = told
-    if isinstance(problem, SpecError):
-        flags = ""  # what is wrong is a file or an argument, not the ledger that the flags lead to
-    return exit_code, {
-        "schema": "perdure.error/v1",
-        "code": code,
-        "message": message,
-        "safe": safe,
-        "next": with_flags(next_command, flags),
-    }
+        document["code"] = INTERNAL_CODE
+    if not isinstance(problem, SpecError):  # there, what is wrong is a file or an argument, not the ledger
+        document["next"] = with_flags(document["next"], flags)
+    return exit_code, document
 
 
 def with_flags(command: str, flags: str) -> str:

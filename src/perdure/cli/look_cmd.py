@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.cli.columns import Cell, Columns, of, time_of
 from perdure.cli.opening import NoLedger, engine_of, flags_of
 from perdure.cli.output import Output, fields, note, shown, visible
+from perdure.cli.values import duration_of
 from perdure.core.forking import fork_counts
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def runs_ls(options: argparse.Namespace, output: Output) -> int:
     try:
         with engine_of(options) as engine:
             limit = options.limit or ENDLESS
-            rows = engine.runs(status=options.status, limit=limit, name=options.name, since=options.since)
+            rows = engine.runs(status=options.status, limit=limit, name=options.name, since=_since(options.since))
     except NoLedger as problem:
         note(problem.message)
         rows, beside = [], {"ledger": None}
@@ -73,6 +74,10 @@ def _run_columns(output: Output) -> Columns:
         "workspace": of("workspace"),
     }
     return Columns(cells, ("run", "name", "status", "lives", "created", "updated", "error"))
+
+
+def _since(text: str | None) -> str | float | None:
+    return None if text is None else duration_of(text)
 
 
 def _times(options: argparse.Namespace, output: Output) -> None:
@@ -223,7 +228,7 @@ def calls_ls(options: argparse.Namespace, output: Output) -> int:
                 status=options.status,
                 effects=options.effects,
                 tool=options.tool,
-                since=options.since,
+                since=_since(options.since),
             )
     except NoLedger as problem:
         if options.run is not None:

@@ -16,8 +16,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from perdure.config.source import Document, Loc, Problem
+from perdure.config.source import Document, Loc
 from perdure.core.duration import LONGEST_SECONDS, parse_duration
+from perdure.model.problem import Problem, did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -81,7 +82,7 @@ def as_list(value: object) -> list[Any] | None:
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest known word, or nothing."""
     near = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return did_you_mean(near[0]) if near else ""
 
 
 def unknown_key(name: str, known: Iterable[str]) -> str:

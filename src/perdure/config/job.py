@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from perdure.model.errors import SpecError
+from perdure.model.problem import Problem
 from perdure.model.run import RunSpec
 
 
@@ -25,6 +27,7 @@ class JobFile:
         on_change: ``continue``, ``ask`` or ``stop`` where the program or the rules changed between two lives.
         secrets: where each declared secret comes from.
         path: the job file, or the Python file of a bare target.
+        places: the line and column at which some keys have their values in the job file.
     """
 
     name: str
@@ -45,6 +48,21 @@ class JobFile:
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
     critic: str | None = None
     on_change: str | None = None
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]], compare=False, repr=False)
+
+    def problem(self, key: str, text: str) -> Problem:
+        """Return a problem that stands where ``key`` has its value; in no file where the job comes from none."""
+        return Problem(str(self.path), *self.places[key], text) if key in self.places else Problem("", 0, 0, text)
+
+    def refuse_late(self, now: str) -> None:
+        """Refuse a job whose deadline is over before its run has begun.
+
+        Raises:
+            SpecError: it is; the run would fail before its agent was entered.
+        """
+        if self.deadline is not None and self.deadline <= now:
+            said = self.problem("deadline", f"deadline: {self.deadline} has passed already; it is {now} now")
+            raise SpecError([said], next_command="write a later deadline, or none, and run the same command again")
 
     @property
     def folder(self) -> Path:

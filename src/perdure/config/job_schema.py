@@ -21,10 +21,11 @@ from pydantic import (
 
 from perdure.config.checked import Edge, NonEmpty, as_list, as_mapping, check, unknown_key
 from perdure.config.job import JobFile
-from perdure.config.source import Document, Loc, Problem, SourceError, load_document
+from perdure.config.source import Document, Loc, SourceError, load_document
 from perdure.core.citations import PROSE_ENDINGS, is_prose
 from perdure.core.destinations import allowed_problem
 from perdure.model.errors import SpecError
+from perdure.model.problem import Problem
 from perdure.model.secret import Secret
 from perdure.ports.clock import format_time
 
@@ -232,8 +233,19 @@ def read_job(path: Path) -> JobFile:
         critic=model.critic,
         on_change=model.on_change,
         stop_conditions=stops,
+        places=dict(_places(document)),
         **sections,
     )
+
+
+def _places(document: Document) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield where those values stand that are found wrong only when the program is loaded, or by the clock."""
+    for key in ("deadline", "critic"):
+        if (key,) in document.values:
+            yield key, document.values[key,]
+    for loc, place in document.values.items():
+        if loc[0:1] in (("agent",), ("tools",)):
+            yield ".".join(map(str, loc)), place
 
 
 def budgets_of(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,7 +262,7 @@ def budgets_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refused(problems: Iterable[Problem]) -> SpecError:
-    return SpecError([str(problem) for problem in sorted(problems)])
+    return SpecError(sorted(problems))
 
 
 def _agent(raw: object, document: Document, problems: list[Problem]) -> AgentModel | None:

@@ -24,12 +24,13 @@ from perdure.config.checked import (
     check,
     unknown_key,
 )
-from perdure.config.source import Document, Loc, Problem, SourceError, load_document
+from perdure.config.source import Document, Loc, SourceError, load_document
 from perdure.core import classify
 from perdure.core.conditions import condition_problem, parse_approval
 from perdure.core.policy import replay_problem
 from perdure.model.errors import PolicyError
 from perdure.model.policy import ListEntry, Policy, Rule
+from perdure.model.problem import Problem
 from perdure.model.toolcall import Repeat, ReplayPolicy, SideEffectClass
 
 UNREADABLE, MALFORMED, UNKNOWN, VALUE = "PERDURE-202", "PERDURE-203", "PERDURE-204", "PERDURE-205"
@@ -91,7 +92,7 @@ def read_shipped(path: Path, shown: str) -> Policy:
 
 def _finished(loaded: _Loaded, next_command: str) -> Policy:
     if loaded.problems:
-        raise PolicyError([str(problem) for problem in loaded.problems], next_command=next_command)
+        raise PolicyError(loaded.problems, next_command=next_command)
     return Policy(
         rules=tuple(loaded.rules),
         read_only_allowlist=tuple(loaded.allowed),

@@ -10,11 +10,12 @@ from typing import Any
 from pydantic import StrictBool
 
 from perdure.config.checked import Edge, NonEmpty, as_list, as_mapping, check
-from perdure.config.source import Document, Loc, Problem, SourceError, load_document
+from perdure.config.source import Document, Loc, SourceError, load_document
 from perdure.core.conditions import approval_needed, check_args
 from perdure.core.policy import evaluate
 from perdure.model.errors import PolicyError
 from perdure.model.policy import Decision, Policy, ToolDeclaration
+from perdure.model.problem import Problem
 from perdure.model.toolcall import LOCAL_NAMESPACE, Repeat, ReplayPolicy, SideEffectClass
 
 _NEXT = "perdure policy test --help"
@@ -73,7 +74,7 @@ def read_tables(paths: Iterable[Path]) -> list[Row]:
             if row is not None:
                 rows.append(row)
     if problems:
-        raise PolicyError([str(problem) for problem in sorted(problems)], next_command=_NEXT)
+        raise PolicyError(sorted(problems), next_command=_NEXT)
     return rows
 
 

@@ -17,32 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from perdure.model.problem import Problem
+
 MAX_BYTES = 262_144
 MAX_DEPTH = 64
 MAX_PROBLEMS = 100
 
 Loc = tuple[int | str, ...]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
-    """One thing that is wrong with a file; prints as one line, ``file:line:col: text``.
-
-    Args:
-        line, col: counted from 1; line 0 means the file as a whole.
-        code: stable code of the kind of problem, where there is one.
-    """
-
-    file: str
-    line: int
-    col: int
-    text: str
-    code: str = ""
-
-    def __str__(self) -> str:
-        where = f"{self.file}:{self.line}:{self.col}" if self.line else self.file
-        text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in self.text)
-        return f"{where}: {self.code} {text}" if self.code else f"{where}: {text}"
 
 
 class SourceError(Exception):

@@ -211,6 +211,15 @@ def encode_or_repr(value: Any) -> tuple[str, bool]:
         return json.dumps({"$repr": _repr(value)}, ensure_ascii=False), False
 
 
+def unstorable_part(value: Any, *, at: str) -> str:
+    """Return which part of a value has no JSON form, and why; for a value of which ``encode_or_repr`` said so."""
+    try:
+        encode(value, at=at)
+    except (Unstorable, ValueError, RecursionError) as problem:
+        return str(problem)
+    return f"{at} has no JSON form"
+
+
 def _repr(value: Any) -> str:
     try:
         return repr(value).encode("utf-8", "replace").decode("utf-8")

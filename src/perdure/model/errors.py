@@ -17,7 +17,10 @@ PerdureError
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from perdure.model.problem import Problem
 
 
 class PerdureError(Exception):
@@ -42,6 +45,16 @@ class PerdureError(Exception):
 
     def __str__(self) -> str:
         return self.message
+
+    def as_document(self) -> dict[str, Any]:
+        """Return the ``perdure.error/v1`` document of this error."""
+        return {
+            "schema": "perdure.error/v1",
+            "code": self.code,
+            "message": self.message,
+            "safe": self.safe,
+            "next": self.next_command,
+        }
 
 
 class CallError(PerdureError):
@@ -151,7 +164,7 @@ class SpecError(PerdureError):
     """A job file, an argument or an input is not valid.
 
     Args:
-        problems: one line for each error, ``file:line:col: text`` where there is a file.
+        problems: each with its place where it stands in a file; plain text where it does not.
     """
 
     code = "PERDURE-131"
@@ -159,9 +172,16 @@ class SpecError(PerdureError):
     default_safe = "No run was created and nothing was sent."
     default_next = "correct it and run the same command again"
 
-    def __init__(self, problems: list[str] | tuple[str, ...], *, next_command: str | None = None) -> None:
-        super().__init__("\n".join(problems), next_command=next_command)
-        self.problems = tuple(problems)
+    def __init__(
+        self, problems: Sequence[str | Problem], *, safe: str | None = None, next_command: str | None = None
+    ) -> None:
+        self.problems = tuple(map(str, problems))
+        self.found = tuple(Problem("", 0, 0, each) if isinstance(each, str) else each for each in problems)
+        super().__init__("\n".join(self.problems), safe=safe, next_command=next_command)
+
+    def as_document(self) -> dict[str, Any]:
+        """Return the document, with each of the problems by itself under ``errors``."""
+        return {**super().as_document(), "errors": [each.as_document(self.code) for each in self.found]}
 
 
 class PolicyError(SpecError):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
 from perdure.model.errors import SpecError
+from perdure.model.problem import did_you_mean
 
 loading: ContextVar[bool] = ContextVar("perdure_loading", default=False)
 """True while an agent's file is imported, so that a ``perdure.run(...)`` at its end does not start a second run."""
@@ -21,12 +23,13 @@ class LoadedFar(BaseException):
     """The file being loaded has reached its own ``perdure.run``; everything above it is defined."""
 
 
-def load_agent(target: str, folder: Path) -> Callable[..., Any]:
+def load_agent(target: str, folder: Path, role: str = "agent") -> Callable[..., Any]:
     """Return the function that ``module:function`` or ``file.py:function`` names.
 
     Args:
         target: the agent of a run's specification.
         folder: put on ``sys.path``; files are looked for in it.
+        role: what it is to the job.
 
     Raises:
         SpecError: it cannot be imported or is no function.
@@ -39,13 +42,19 @@ def load_agent(target: str, folder: Path) -> Callable[..., Any]:
         namespace = _load_file(folder / place) if place.endswith(".py") else names_of_module(place)
     except Exception as problem:
         raise SpecError(
-            [f"agent: cannot load {target!r} from {folder}: {type(problem).__name__}: {problem}"]
+            [f"{role}: cannot load {target!r} from {folder}: {type(problem).__name__}: {problem}"]
         ) from problem
     found = namespace.get(name)
     if not callable(found):
-        raise SpecError([f"agent: {place} has no function {name!r}"])
+        raise SpecError([f"{role}: {place} has no function {name!r}{_nearest(name, namespace)}"])
     function: Callable[..., Any] = found
     return function
+
+
+def _nearest(name: str, namespace: Mapping[str, Any]) -> str:
+    known = [each for each, value in namespace.items() if callable(value) and not each.startswith("__")]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return did_you_mean(near[0]) if near else ""
 
 
 def _refuse_namesake(place: str, folder: Path) -> None:

@@ -21,6 +21,7 @@ from perdure.runtime.faces import AsyncRun
 from perdure.runtime.frame import Branch, Frame, current_branch
 from perdure.runtime.life import Life
 from perdure.runtime.phases import review_async
+from perdure.runtime.program import finished
 from perdure.runtime.runner import Job, Runner
 from perdure.runtime.stopping import Stopping, listening
 from perdure.store.sql_store import SqlStore
@@ -287,7 +288,7 @@ async def _enter(runner: Runner, life: Life, door: Door, main: Callable[..., Any
 
 
 async def _as_coroutine(main: Callable[..., Any], run: AsyncRun) -> Any:
-    result = await main(run)
+    result = finished(await main(run))
     await review_async(run.door, run.phases.leave())
     return result
 

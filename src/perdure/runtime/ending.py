@@ -171,7 +171,7 @@ def _lacks_value(life: Life, store: SqlStore, problem: BaseException | None) -> 
 def _succeed(life: Life, store: SqlStore, ending: Ending) -> None:
     text, exact = encode_or_repr(ending.result)
     if not exact:
-        life.warn_once("the result of main has no JSON form; its repr is stored")
+        recording.warn_of_repr(life, "main", ending.result, where="main")
     store.steps.move(life.root.step_id, life.authority, StepStatus.SUCCEEDED, now=life.now())
     _skip_the_rest(life, store)
     _finish(life, store, RunEvent.RETURN, result=text, how="succeeded")

@@ -70,6 +70,8 @@ def _moment(text: str) -> str:
         found = parse_time(text)
     except ValueError:
         raise UsageError(
-            f"{text!r} is neither a duration such as 30m, 24h or 7d nor a time such as 2026-11-22T09:00:00Z"
+            f"since {text!r}: neither a duration such as 90 (seconds), 30m, 24h or 7d, nor a time such as "
+            "2026-11-22T09:00:00Z",
+            next_command="the same command with --since 24h, for example",
         ) from None
     return format_time(found if found.tzinfo is not None else found.replace(tzinfo=UTC))

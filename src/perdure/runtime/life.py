@@ -234,10 +234,14 @@ class Life(_Rows):
         """Return whether a call is only simulated: it has an effect, and this run is a fork that sends nothing."""
         return decision.side_effect_class.effectful and self.origin.fork_effects is ForkEffects.SIMULATE
 
-    def warn_once(self, text: str) -> None:
-        """Warn about something once per life (R083)."""
-        if text not in self._warned:
-            self._warned.add(text)
+    def warn_once(self, text: str, *, about: str = "") -> None:
+        """Warn about something once per life (R083).
+
+        Args:
+            about: what it is about, where the text says more: the first such text is enough.
+        """
+        if (about or text) not in self._warned:
+            self._warned.add(about or text)
             warnings.warn(f"perdure: {said(text)}", RuntimeWarning, stacklevel=_level_of_user_code())
 
     def check_open(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.backoff import delay_seconds
-from perdure.core.codec import encode_or_repr
+from perdure.core.codec import encode_or_repr, unstorable_part
 from perdure.core.transitions import CallEvent
 from perdure.model.errors import CallError, ConstraintViolated, LeaseLost, PerdureError
 from perdure.model.toolcall import INNER_NAMESPACES, CallKey, CallRow, CallStatus, Evidence, ReplayPolicy
@@ -35,8 +35,18 @@ def receipt_of(life: Life, row: CallRow, outcome: Outcome) -> Receipt:
     """Return the receipt of a value, warning once where it has no JSON form."""
     text, exact = encode_or_repr(outcome.value)
     if not exact:
-        life.warn_once(f"the result of {row.tool_name} has no JSON form; its repr is stored")
+        name = f"{row.tool_namespace} {row.tool_name}" if row.tool_namespace in INNER_NAMESPACES else row.tool_name
+        warn_of_repr(life, name, outcome.value, where=f"call {row.tool_call_id} of {name}")
     return Receipt(text, None)
+
+
+def warn_of_repr(life: Life, name: str, value: object, *, where: str) -> None:
+    """Say once for each name that a result is stored as its repr, why, and what to do about it (design §5)."""
+    life.warn_once(
+        f"run {life.run_id}, {where}: {unstorable_part(value, at='result')}; what is stored is the repr of the result, "
+        f"a text: let {name} return JSON-like values, a dataclass or a pydantic model",
+        about=f"the repr of {name}",
+    )
 
 
 def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> bool:
@@ -339,7 +349,7 @@ def raised_at(problem: BaseException) -> str:
         for frame in traceback.extract_tb(problem.__traceback__)
         if not frame.filename.startswith((_OWN_FOLDER, _LIBRARY_FOLDER))
     ]
-    if not frames or isinstance(problem, PerdureError):
+    if not frames or isinstance(problem, CallError):
         return ""
     return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name})"
 

@@ -166,6 +166,11 @@ def resume_command(row: RunRow, flags: str) -> str:
     return f"perdure resume {shlex.quote(row.run_id)}{spaced(flags)}"
 
 
+def _resume_or_nothing(found: Outcome) -> str | None:
+    """Return the line that goes on with the run; of one that succeeded, the line that tells its outcome again."""
+    return found.resume_command if found.status is RunStatus.SUCCEEDED else found.go_on_command or None
+
+
 def run_document(found: Outcome) -> dict[str, Any]:
     """Return the ``perdure.run/v1`` document of an outcome."""
     from perdure.core.codec import to_tagged
@@ -194,7 +199,7 @@ def run_document(found: Outcome) -> dict[str, Any]:
         "simulated": found.simulated,
         "error": {"code": found.error_code, "detail": found.error_detail} if found.error_code else None,
         "workspace": found.workspace,
-        "resume_command": found.resume_command,
+        "resume_command": _resume_or_nothing(found),
     }
 
 

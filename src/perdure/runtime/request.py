@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from perdure.core.codec import Unstorable, encode, sha256_hex
 from perdure.core.identity import args_hash, effect_scope
 from perdure.model.errors import UnstorableValue
 from perdure.model.policy import Decision
-from perdure.model.toolcall import CallKey, CallRow
+from perdure.model.toolcall import MODEL_NAMESPACE, CallKey, CallRow
 from perdure.runtime.context import Reader
 from perdure.runtime.frame import Frame
 from perdure.runtime.registry import AnyTool
@@ -95,7 +96,7 @@ class CallRequest:
             self.stored = encode(self.complete, at="arguments")
             self.scope = effect_scope(self.complete, self.decision.scope)
         except Unstorable as problem:
-            raise UnstorableValue(f"{self.tool.name}: {problem}") from None
+            raise _unstorable(self.tool, problem) from None
         if copy and not all(isinstance(value, _LEAVES) for value in self.complete.values()):
             self.complete = deepcopy(self.complete)
 
@@ -126,9 +127,14 @@ def build_request(
     try:
         hashed = args_hash(arguments, volatile=decision.volatile, digest=digest)
     except Unstorable as problem:
-        raise UnstorableValue(f"{tool.name}: {problem}") from None
+        raise _unstorable(tool, problem) from None
     key = CallKey(tool.declaration.namespace, tool.name, hashed)
     return CallRequest(tool, decision, key, arguments, frame, options)
+
+
+def _unstorable(tool: AnyTool, problem: Unstorable) -> UnstorableValue:
+    said = re.sub(r"^arguments?\.", "its argument ", str(problem))
+    return UnstorableValue(f"{tool.name} was not called: {said}: pass JSON-like values or a dataclass")
 
 
 def memo_request(
@@ -140,10 +146,15 @@ def memo_request(
         UnstorableValue: the identity has no JSON form; the caller should give ``key=``.
     """
     try:
-        stored = encode({"identity": identity}, at=f"memo {tool.name}")
+        stored = encode({"identity": identity}, at="argument")
         hashed = args_hash({"identity": identity}, digest=digest)
     except Unstorable as problem:
-        raise UnstorableValue(f"run.memo({tool.name!r}): {problem}") from None
+        _, _, said = str(problem).partition(" ")
+        asked = f"run.{'turn' if tool.declaration.namespace == MODEL_NAMESPACE else 'memo'}({tool.name!r}"
+        raise UnstorableValue(
+            f"{asked}) was not run: one of its arguments {said}: give it a key= that stands for them",
+            next_command=f"write {asked}, …, key=TEXT)",
+        ) from None
     key = CallKey(tool.declaration.namespace, tool.name, hashed)
     return CallRequest(tool, decision, key, {}, frame, PLAIN_OPTIONS, stored)
 
@@ -162,7 +173,10 @@ def bound_again(tool: AnyTool, complete: Mapping[str, Any]) -> tuple[dict[str, A
 def _bind(tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     given = _match(tool, args, kwargs) if tool.places else None
     if given is None:
-        given = tool.signature.bind(*args, **kwargs).arguments
+        try:
+            given = tool.signature.bind(*args, **kwargs).arguments
+        except TypeError as problem:
+            raise TypeError(f"{tool.name}(): {problem}") from None
     defaults = tool.defaults
     return {
         name: value

@@ -23,6 +23,7 @@ from perdure.runtime.life import Life, Surroundings
 from perdure.runtime.life_span import begin_spans, end_spans, keep_place
 from perdure.runtime.lineage import Lineage
 from perdure.runtime.phases import review
+from perdure.runtime.program import finished
 from perdure.runtime.registry import Registry
 from perdure.runtime.steps import steps_by_name
 from perdure.runtime.stopping import Doing, Stopping, listening
@@ -162,7 +163,7 @@ class Runner:
         try:
             with door.here():
                 run = Run(door)
-                result = main(run)
+                result = finished(main(run))
                 review(door, run.phases.leave())
                 return Ending(result=result)
         except RunSuspended:

@@ -55,7 +55,7 @@ def obey(members: Mapping[str, Any]) -> int:
             outcome = _live(engine, order)
             _report(order, _document(outcome), engine.calls(outcome.run_id), clock)
     except PerdureError as problem:
-        _report(order, _error_document(problem), [], clock)
+        _report(order, problem.as_document(), [], clock)
         return problem.exit_code
     return outcome.exit_code
 
@@ -99,16 +99,6 @@ def _document(outcome: Outcome) -> Mapping[str, Any]:
     from perdure.runtime.report import run_document
 
     return run_document(outcome)
-
-
-def _error_document(problem: Any) -> Mapping[str, Any]:
-    return {
-        "schema": "perdure.error/v1",
-        "code": problem.code,
-        "message": problem.message,
-        "safe": problem.safe,
-        "next": problem.next_command,
-    }
 
 
 def _report(order: Order, document: Mapping[str, Any], calls: list[dict[str, Any]], clock: FakeClock | None) -> None:

@@ -68,7 +68,11 @@ def add_to(commands: Commands) -> None:
 
 
 def _since(parser: Parser, what: str) -> None:
-    parser.add_argument("--since", metavar="TIME", help=f"only {what} that moved since: 24h, 7d, or a time in ISO-8601")
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        help=f"only {what} that moved since: 90 (seconds ago), 24h, 7d, or a time in ISO-8601",
+    )
 
 
 def _table(parser: Parser) -> None:

@@ -32,14 +32,7 @@ def obey(members: Mapping[str, Any]) -> int:
             return _look(order, values)
         return _answer(order, values) if order.do == ANSWER else _live(order, values)
     except PerdureError as problem:
-        told = {
-            "schema": "perdure.error/v1",
-            "code": problem.code,
-            "message": problem.message,
-            "safe": problem.safe,
-            "next": problem.next_command,
-        }
-        write_report(order.report, {"document": told})
+        write_report(order.report, {"document": problem.as_document()})
         return problem.exit_code
 
 
