@@ -17,10 +17,10 @@ from perdure.core.transitions import CallEvent
 from perdure.model.policy import ApprovalKind
 from perdure.model.toolcall import DENIED, CallRow, CallStatus
 from perdure.ports.clock import FOREVER, after
-from perdure.runtime import recording
+from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.life import Life
+from perdure.runtime.naming import named
 from perdure.runtime.request import CallRequest
-from perdure.runtime.verdicts import let_the_run_go_on
 from perdure.store.questions import Question
 from perdure.store.sql_store import SqlStore
 
@@ -56,7 +56,7 @@ def ask(life: Life, store: SqlStore, row: CallRow, request: CallRequest, now: st
         fence=life.fence,
         tool_call_id=row.tool_call_id,
         kind=APPROVAL,
-        summary=f"{recording.named(store, row)}: may it be sent?{f' {why}' if why else ''}",
+        summary=f"{named(store, row)}: may it be sent?{f' {why}' if why else ''}",
         detail=json.dumps({"arguments": json.loads(stored), "valid_for_seconds": request.decision.valid_for_seconds}),
         request_hash=request_hash(stored, store.vault.digest),
         expires_at=None if lasts is None else after(now, lasts),

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 
-from perdure.core.codec import encode
 from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.errors import NotFound
 from perdure.model.run import Authority, RunRow, RunStatus, StepStatus
 from perdure.model.toolcall import CallRow, CallStatus, Evidence
 from perdure.ports.clock import after, parse_time
-from perdure.runtime import recording
+from perdure.runtime import late_reply, recording
 from perdure.runtime.lease import OTHER_HOST_MARGIN_SECONDS, Liveness, liveness
 from perdure.runtime.life import Life, Surroundings
+from perdure.runtime.naming import named
 from perdure.store.runs import LifeCounts, owner_from_text
 from perdure.store.sql_store import SqlStore
 
@@ -124,20 +124,17 @@ def leave_doubt(
 
 
 def withdraw(store: SqlStore, row: CallRow, authority: Authority, now: str) -> None:
-    """Take back a call that was never started, and what was asked about it."""
+    """Take back a call that was never started, or was not done, and what was asked about it."""
+    if late_reply.settle(store, row, authority, now).status is CallStatus.SUCCEEDED:
+        return
     store.questions.close_of_call(row.tool_call_id, authority, answer="the run was cancelled", actor="perdure", now=now)
     store.calls.move(row, CallEvent.WITHDRAWN, authority, now)
 
 
 def _ask_doubt(around: Surroundings, store: SqlStore, row: CallRow, authority: Authority, now: str, why: str) -> None:
     """Settle a doubt by the late reply of its sender, or leave it in the inbox."""
-    replies = [item for item in store.calls.evidence(row.tool_call_id) if item.kind == "reply"]
-    for item in replies:
-        if item.says == "happened" and item.attempt == row.attempt:
-            text = item.detail or encode(None)
-            store.calls.succeed(row, authority, now, response=text, ref=item.ref, delivered_seq=None)
-            store.questions.close_of_call(row.tool_call_id, authority, answer="a late reply", actor="perdure", now=now)
-            return
+    if late_reply.settle(store, row, authority, now).status is CallStatus.SUCCEEDED:
+        return
     if store.questions.open_of_call(row.tool_call_id) is None:
         store.questions.ask(
             "a" + around.new_token(),
@@ -145,7 +142,7 @@ def _ask_doubt(around: Surroundings, store: SqlStore, row: CallRow, authority: A
             fence=authority.fence,
             tool_call_id=row.tool_call_id,
             kind="in_doubt",
-            summary=f"{recording.named(store, row)}: did it happen? {why}",
+            summary=f"{named(store, row)}: did it happen? {why}",
             detail=json.dumps({"attempt": row.attempt}),
             request_hash=row.args_hash,
             now=now,

@@ -8,8 +8,8 @@ from perdure.core.answers import REPEAT_OF
 from perdure.core.codec import decode, encode
 from perdure.core.transitions import CallEvent
 from perdure.model.toolcall import CallKey, CallRow, CallStatus
-from perdure.runtime import recording
 from perdure.runtime.life import Life
+from perdure.runtime.naming import named
 from perdure.runtime.request import CallRequest
 from perdure.store.sql_store import SqlStore
 
@@ -67,7 +67,7 @@ def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[Call
         fence=life.fence,
         tool_call_id=row.tool_call_id,
         kind="challenge",
-        summary=f"{recording.named(store, row)}: {_doer(life, against)} {_listed(store, against)}; "
+        summary=f"{named(store, row)}: {_doer(life, against)} {_listed(store, against)}; "
         f"is this the same or another?{hint}",
         detail=json.dumps({"kin": ids}),
         request_hash=row.args_hash,
@@ -88,7 +88,7 @@ def _doer(life: Life, against: tuple[CallRow, ...]) -> str:
 
 
 def _listed(store: SqlStore, rows: tuple[CallRow, ...]) -> str:
-    return ", ".join(f"{row.tool_call_id} {recording.named(store, row)} {_when(row)}" for row in rows)
+    return ", ".join(f"{row.tool_call_id} {named(store, row)} {_when(row)}" for row in rows)
 
 
 def _when(row: CallRow) -> str:
@@ -128,7 +128,7 @@ def told_to_model(store: SqlStore, row: CallRow, against: tuple[CallRow, ...], p
         lines.append(f"{problem}.")
     if against:
         lines.append("This was done before:")
-    lines += [f"- {item.tool_call_id}: {recording.named(store, item)}{_outcome(store, item)}" for item in against]
+    lines += [f"- {item.tool_call_id}: {named(store, item)}{_outcome(store, item)}" for item in against]
     if against:
         newest = against[-1].tool_call_id
         lines.append(

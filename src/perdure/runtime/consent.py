@@ -17,10 +17,11 @@ from perdure.model.policy import Policy
 from perdure.model.toolcall import DENIED, CallRow, CallStatus, Evidence
 from perdure.ports.clock import after
 from perdure.runtime.approvals import APPROVAL, APPROVED, settled_now
+from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.registry import AnyTool
 from perdure.runtime.request import Digest, bound_again
 from perdure.runtime.tool_schema import checked_arguments
-from perdure.runtime.verdicts import authority_of, let_the_run_go_on, settle_escalation
+from perdure.runtime.verdicts import authority_of, settle_escalation
 from perdure.store.questions import Question
 from perdure.store.sql_store import SqlStore
 

@@ -6,7 +6,7 @@ import json
 
 from perdure.core.decisions import CANCEL, GRANT, Decision, Decisions, Told, newest
 from perdure.core.summary import shorten
-from perdure.runtime.recording import named
+from perdure.runtime.naming import named
 from perdure.store.questions import Question
 from perdure.store.sql_store import SqlStore
 

@@ -260,7 +260,10 @@ class Desk(Window, ABC):
         now, new_id = self._around.clock.now(), "a" + self._around.new_token()
         lag = self._lag_seconds(tool_call_id)
         problem = self._ledger.run(
-            lambda store: verdicts.asked_about_now(store, tool_call_id, verdict, new_id, now, lag)
+            lambda store: (
+                verdicts.settled_by_reply(store, tool_call_id, verdict, now)
+                or verdicts.asked_about_now(store, tool_call_id, verdict, new_id, now, lag)
+            )
         )
         if problem is not None:
             raise VerdictRefused(

@@ -20,11 +20,11 @@ from perdure.ports.clock import FOREVER, seconds_between
 from perdure.ports.tool import CallContext, Probe, ProbeFunction
 from perdure.runtime import approvals, late_receipt, recording
 from perdure.runtime.actions import LIVING_SENDERS, AwaitSender, Commit, Consult, Ended, Loop, Pause, Sender
+from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.invoke import context_of
 from perdure.runtime.lease import Liveness, liveness, living_children
 from perdure.runtime.life import Life
 from perdure.runtime.registry import AnyTool
-from perdure.runtime.verdicts import let_the_run_go_on
 from perdure.store.sql_store import SqlStore
 
 DEFAULT_MAX_ATTEMPTS = 5

@@ -11,11 +11,12 @@ from perdure.core.transitions import CallEvent, RunEvent, next_run_status
 from perdure.model.errors import CallDenied, CallError, DeadlineExceeded, SimulationMissing
 from perdure.model.run import RunStatus, StepStatus, WaitReason
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import cancelling, challenges, left_out, limits, recording, stop_conditions
+from perdure.runtime import cancelling, challenges, late_reply, left_out, limits, recording, stop_conditions
 from perdure.runtime.actions import LIVING_SENDERS
 from perdure.runtime.checkpointing import INTERRUPT, write_checkpoint
 from perdure.runtime.lease import end_children
 from perdure.runtime.life import Life
+from perdure.runtime.raised import raised_at
 from perdure.runtime.steps import block_open_steps
 from perdure.store.sql_store import SqlStore
 
@@ -140,6 +141,8 @@ def _sweep(life: Life, store: SqlStore, row: CallRow) -> CallRow:
     """Leave no started row behind whose outcome nobody will record."""
     if row.status is CallStatus.RUNNING:
         row = recording.store_left_behind(life, store, row)
+    if row.status is CallStatus.PREPARED:
+        row = late_reply.settle(store, row, life.authority, life.now())
     if row.status is CallStatus.IN_DOUBT:
         recording.ask_doubt(life, store, row, "the life ended before it was settled")
     return row
@@ -253,4 +256,4 @@ def error_words(problem: BaseException) -> tuple[str, str]:
         return "denied", str(problem)
     if isinstance(problem, SimulationMissing):
         return "simulation_missing", str(problem)
-    return type(problem).__name__, str(problem) + recording.raised_at(problem)
+    return type(problem).__name__, str(problem) + raised_at(problem)

@@ -17,8 +17,8 @@ from perdure.model.toolcall import DENIED, CallStatus
 from perdure.ports.clock import after, format_time, parse_time
 from perdure.runtime import limits
 from perdure.runtime.accept import spec_of
+from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.overdue import EXPIRED
-from perdure.runtime.verdicts import let_the_run_go_on
 from perdure.store.sql_store import SqlStore
 
 NAMES = (*(str(limit) for limit in Limit), DEADLINE)

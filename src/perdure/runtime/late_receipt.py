@@ -19,7 +19,7 @@ from perdure.model.errors import StorageFault, StoreError
 from perdure.model.toolcall import CallRow, CallStatus
 from perdure.runtime.actions import LIVING_SENDERS
 from perdure.runtime.life import Life
-from perdure.runtime.recording import Receipt, add_evidence
+from perdure.runtime.recording import Receipt, add_evidence, use_late_reply
 from perdure.store.sql_store import SqlStore
 
 FIRST_PAUSE_SECONDS = 0.05
@@ -118,6 +118,7 @@ def _leave_one(life: Life, store: SqlStore, item: Unsaved) -> None:
     if not known:
         ref = item.receipt.ref or row.handle
         add_evidence(life, store, item.row, "reply", "happened", detail=item.receipt.text, ref=ref)
+        use_late_reply(life, store, row, ref)
 
 
 def _take_back_unsent(life: Life, store: SqlStore) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 from perdure.model.errors import PerdureError
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import recording
 from perdure.runtime.life import Life
+from perdure.runtime.naming import named
+from perdure.runtime.raised import raised_at
 from perdure.runtime.returned import returned_type, returns_nothing
 from perdure.store.questions import LEFT_OUT_KEY, NOTICE_KIND
 from perdure.store.sql_store import SqlStore
@@ -78,14 +79,14 @@ def _asked_for(life: Life, store: SqlStore, row: CallRow, problem: BaseException
     if asked is not None:
         return asked.wants_value  # by an earlier life; a notice about the call stands by itself
     kind = returned_type(_tool(life, row))
-    error = f"{type(problem).__name__}: {problem}{recording.raised_at(problem)}"
+    error = f"{type(problem).__name__}: {problem}{raised_at(problem)}"
     store.questions.ask(
         "a" + life.around.new_token(),
         run_id=life.run_id,
         fence=life.fence,
         tool_call_id=row.tool_call_id,
         kind=NOTICE_KIND,
-        summary=f"{recording.named(store, row)} happened; what did it return{f' ({kind})' if kind else ''}? Nobody has "
+        summary=f"{named(store, row)} happened; what did it return{f' ({kind})' if kind else ''}? Nobody has "
         f"said, so that the program got None, and ended with {error}",
         detail=json.dumps({LEFT_OUT_KEY: kind}),
         request_hash=row.args_hash,

@@ -38,7 +38,7 @@ def _end(around: Surroundings, store: SqlStore, run: RunRow, now: str) -> None:
             )
             store.questions.close_of_call(row.tool_call_id, run.authority, answer="expired", actor="perdure", now=now)
         elif row.status is CallStatus.PREPARED:
-            store.calls.move(row, CallEvent.WITHDRAWN, run.authority, now)
+            cancelling.withdraw(store, row, run.authority, now)
     store.questions.close_of_run(run.authority, answer="expired", actor="perdure", now=now)
     next_run_status(RunStatus.WAITING, RunEvent.RAISE)
     store.runs.expire(run.run_id, run.lease_fence, now=now, error_detail=said)

@@ -12,7 +12,7 @@ from perdure.model.artifact import Artifact
 from perdure.model.toolcall import INNER_NAMESPACES, CallRow, CallStatus
 from perdure.runtime import artifacts
 from perdure.runtime.life import Life
-from perdure.runtime.recording import named
+from perdure.runtime.naming import named
 from perdure.store.runs import LifeRow
 from perdure.store.sql_store import SqlStore
 

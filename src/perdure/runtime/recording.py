@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-import traceback
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from perdure.core.backoff import delay_seconds
 from perdure.core.codec import encode_or_repr, unstorable_part
 from perdure.core.transitions import CallEvent
 from perdure.model.errors import CallError, ConstraintViolated, LeaseLost, PerdureError
+from perdure.model.run import RunStatus
 from perdure.model.toolcall import INNER_NAMESPACES, CallKey, CallRow, CallStatus, Evidence, ReplayPolicy
 from perdure.ports.clock import after
 from perdure.ports.tool import Probe, ToolFailed
-from perdure.runtime import artifacts, escalations
+from perdure.runtime import artifacts, escalations, late_reply
 from perdure.runtime.actions import Ended, Outcome
+from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.life import Life
+from perdure.runtime.naming import named
+from perdure.runtime.raised import raised_at
 from perdure.runtime.returned import returned_type
 from perdure.store.questions import NOTICE_KIND
 from perdure.store.sql_store import SqlStore
@@ -106,7 +108,20 @@ def _refused(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> boo
     if current.status is CallStatus.IN_DOUBT and row.status is CallStatus.RUNNING:
         return store_receipt(life, store, current, receipt)
     add_evidence(life, store, row, "reply", "happened", detail=receipt.text, ref=ref)
+    use_late_reply(life, store, current, ref)
     return False
+
+
+def use_late_reply(life: Life, store: SqlStore, current: CallRow, ref: str | None) -> None:
+    """Settle a call of a run that nobody drives by what its sender has just said; a person could say "no" meanwhile."""
+    run = store.runs.get(current.run_id)
+    if current.status.settled:
+        why = f"is {current.status}, and a late reply says that it was done: {ref or 'it has no reference'}"
+        _tell(life, store, current, why, ref)
+    elif run is not None and run.status is not RunStatus.RUNNING:
+        late_reply.settle(store, current, run.authority, life.now())
+        store.seals.seal(run.run_id, life.now())
+        let_the_run_go_on(store, run.run_id, life.now())
 
 
 def _handle_of_attempt(store: SqlStore, row: CallRow) -> str | None:
@@ -117,17 +132,21 @@ def _handle_of_attempt(store: SqlStore, row: CallRow) -> str | None:
 
 def tell_of_duplicate(life: Life, store: SqlStore, row: CallRow, ref: str | None) -> None:
     """Put a second success of a settled call into the inbox (semantics #30)."""
+    known, second = row.external_correlation_id or "the receipt", ref or "a late reply"
+    _tell(life, store, row, f"was done twice: {known}, and {second}", ref)
+
+
+def _tell(life: Life, store: SqlStore, row: CallRow, what: str, ref: str | None) -> None:
     run = store.runs.get(row.run_id)
     if run is None or store.questions.open_of_call(row.tool_call_id) is not None:
         return
-    known, second = row.external_correlation_id or "the receipt", ref or "a late reply"
     store.questions.ask(
         "a" + life.around.new_token(),
         run_id=row.run_id,
         fence=run.lease_fence,  # a stale owner knows of it, and its own fence is none any more
         tool_call_id=row.tool_call_id,
         kind=NOTICE_KIND,
-        summary=f"{named(store, row)} was done twice: {known}, and {second}; look at the provider",
+        summary=f"{named(store, row)} {what}; look at the provider",
         detail=json.dumps({"ref": ref}),
         request_hash=row.args_hash,
         now=life.now(),
@@ -152,6 +171,10 @@ def store_setback(life: Life, store: SqlStore, row: CallRow, outcome: Outcome, a
     says = f"{type(error).__name__}: {error}{raised_at(error)}" if error is not None else outcome.ended.value
     if outcome.ended is Ended.NOT_DONE:
         add_evidence(life, store, row, "attempt", "not_done", detail=says)
+        if row.attempt > 1 and late_reply.reply_before(store, row) is not None:
+            # This attempt did nothing, and an earlier one was taken for not done until its reply came late.
+            store.calls.move(current, CallEvent.NOT_DONE, life.authority, now)
+            return take_late_reply(life, store, store.calls.get(row.call_no))
         if row.call_no in life.resent:
             # Refused was this request; an earlier one with the same key may have gone through, and its answer was lost.
             return _lose(life, store, current, error) if not late else current
@@ -238,11 +261,10 @@ def store_left_behind(life: Life, store: SqlStore, row: CallRow) -> CallRow:
 
 
 def take_late_reply(life: Life, store: SqlStore, row: CallRow) -> CallRow:
-    """Settle a doubt by the reply that an old owner left as evidence."""
-    for item in store.calls.evidence(row.tool_call_id):
-        if item.kind == "reply" and item.says == "happened" and item.attempt == row.attempt:
-            store_receipt(life, store, row, Receipt(item.detail or "null", item.ref))
-            break
+    """Settle a call that was lost, or taken for not done, by the reply that an old owner left as evidence."""
+    item = late_reply.reply_about(store, row)
+    if item is not None:
+        store_receipt(life, store, row, Receipt(item.detail or "null", item.ref))
     return store.calls.get(row.call_no)
 
 
@@ -287,6 +309,7 @@ def store_not_done(life: Life, store: SqlStore, row: CallRow) -> CallRow:
         store.calls.move(current, CallEvent.NOT_DONE, life.authority, life.now())
         life.believed_noes.add(row.call_no)
         close_question(life, store, row, "the probe says no, after the quarantine")
+        take_late_reply(life, store, store.calls.get(row.call_no))
     return store.calls.get(row.call_no)
 
 
@@ -342,21 +365,7 @@ def _lost_by(store: SqlStore, row: CallRow) -> str:
     return f"its last attempt: {lost[-1]}; " if lost else ""
 
 
-def raised_at(problem: BaseException) -> str:
-    """Return where in the user's own code an error was raised, in brackets; the whole traceback goes to the log."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(problem.__traceback__)
-        if not frame.filename.startswith((_OWN_FOLDER, _LIBRARY_FOLDER))
-    ]
-    if not frames or isinstance(problem, CallError):
-        return ""
-    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name})"
-
-
 SENDER_GONE = "the process that sent it is gone"
-_OWN_FOLDER = str(Path(__file__).parents[1])
-_LIBRARY_FOLDER = str(Path(traceback.__file__).parent)
 
 
 def _lag_seconds(life: Life, row: CallRow) -> float | None:
@@ -386,13 +395,3 @@ def add_evidence(
     owner = life.around.owner
     actor = f"life {life.run.attempt + 1} (pid {owner.pid})"
     store.calls.add_evidence(row.tool_call_id, Evidence(kind, life.now(), actor, row.attempt, says, detail, ref))
-
-
-SHORT = 120
-
-
-def named(store: SqlStore, row: CallRow) -> str:
-    """Return a call as a person would say it: its tool and its arguments, shortened."""
-    arguments = json.loads(store.listed.request(row.call_no))
-    said = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
-    return f"{row.tool_name}({said if len(said) <= SHORT else said[:SHORT] + '…'})"

@@ -15,10 +15,11 @@ from perdure.core.codec import encode
 from perdure.core.transitions import CallEvent
 from perdure.model.errors import NotFound, UsageError, VerdictRefused
 from perdure.model.policy import DEFAULT_PROBE_LAG_SECONDS
-from perdure.model.run import Authority, RunStatus, WaitReason
+from perdure.model.run import Authority, RunStatus
 from perdure.model.toolcall import CallRow, CallStatus, Evidence, ReplayPolicy
 from perdure.ports.clock import seconds_between
-from perdure.runtime import answering, escalations
+from perdure.runtime import answering, escalations, late_reply
+from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.lease import Liveness, liveness, living_children
 from perdure.runtime.left_out import LEFT_OUT, is_open, said_of
 from perdure.store.questions import Question
@@ -88,6 +89,26 @@ def asked_about_now(
     return f"{row.tool_call_id} was sent again at {row.started_at} (attempt {row.attempt}), and nobody was asked since"
 
 
+def settled_by_reply(store: SqlStore, tool_call_id: str, verdict: Verdict, now: str) -> str | None:
+    """Settle a call by a late reply of its sender where a person is about to say "no"; return what was found then.
+
+    "Done" counts from anyone at any time, so that no "no" stands against it, not even by force (promise 5). What is
+    settled here must be committed, so this is no error yet.
+    """
+    row = store.calls.by_id(tool_call_id)
+    if row is None or verdict.says not in ("did_not_happen", "abandon") or late_reply.reply_about(store, row) is None:
+        return None
+    authority = authority_of(store, row.run_id)
+    if row.status is CallStatus.RUNNING:
+        _owner_must_be_gone(store, row)
+        _lose(store, row, authority, now)
+    if late_reply.settle(store, store.calls.get(row.call_no), authority, now).status is not CallStatus.SUCCEEDED:
+        return None
+    store.seals.seal(row.run_id, now)
+    let_the_run_go_on(store, row.run_id, now)
+    return f"{tool_call_id} happened: its sender has said so since, and the call has succeeded with that reply"
+
+
 def _lose(store: SqlStore, row: CallRow, authority: Authority, now: str) -> None:
     """Record that a started call's sender is gone: the lag of "it did not happen" is counted from here."""
     store.calls.add_evidence(
@@ -136,6 +157,11 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
             next_command=f"perdure calls explain {row.tool_call_id}",
         )
     detail = None
+    if verdict.says != "happened" and late_reply.reply_about(store, row) is not None:
+        raise VerdictRefused(
+            f"{row.tool_call_id}: its sender has just said that it happened",
+            next_command=f"perdure calls explain {row.tool_call_id}",
+        )
     if verdict.says == "happened":
         response = encode(None if verdict.result is LEFT_OUT else verdict.result)
         store.calls.succeed(row, authority, now, response=response, ref=verdict.ref, delivered_seq=None)
@@ -150,6 +176,7 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
             )
         detail = json.dumps({"forced_over": problem}) if problem is not None else None
         store.calls.move(row, CallEvent.NOT_DONE, authority, now)
+        late_reply.settle(store, store.calls.get(row.call_no), authority, now)  # an earlier attempt may have been done
         _nobody_asks_again(store, row, authority, now)
     else:
         store.calls.move(row, CallEvent.GIVE_UP, authority, now)
@@ -158,9 +185,9 @@ def _doubt(store: SqlStore, row: CallRow, verdict: Verdict, now: str) -> None:
 
 def _nobody_asks_again(store: SqlStore, row: CallRow, authority: Authority, now: str) -> None:
     """Withdraw a call that was not done in a cancelled run: it keeps neither a dedupe key nor bodies for ever."""
-    run = store.runs.get(row.run_id)
-    if run is not None and run.status is RunStatus.CANCELLED:
-        store.calls.move(store.calls.get(row.call_no), CallEvent.WITHDRAWN, authority, now)
+    run, current = store.runs.get(row.run_id), store.calls.get(row.call_no)
+    if run is not None and run.status is RunStatus.CANCELLED and current.status is CallStatus.PREPARED:
+        store.calls.move(current, CallEvent.WITHDRAWN, authority, now)
 
 
 def _add_value(store: SqlStore, row: CallRow, verdict: Verdict, authority: Authority, now: str) -> None:
@@ -319,19 +346,6 @@ def authority_of(store: SqlStore, run_id: str) -> Authority:
     if run is None:
         raise NotFound(f"there is no run {run_id!r}")
     return run.authority
-
-
-def let_the_run_go_on(store: SqlStore, run_id: str, now: str) -> None:
-    """Make a waiting run claimable where nothing is asked any more, or say what it still waits for (semantics #28)."""
-    run = store.runs.get(run_id)
-    if run is None or run.status is not RunStatus.WAITING or run.reason == WaitReason.CRASH_LOOP:
-        return  # a run that crashes on and on goes on when a person says so, whatever else was answered
-    still_open = store.questions.awaited(run_id)
-    if not still_open:
-        store.runs.queue(run.authority, RunStatus.WAITING, now)
-    else:
-        kinds = {question.kind for question in still_open}
-        store.runs.set_reason(run.authority, "in_doubt" if "in_doubt" in kinds else still_open[0].kind, now)
 
 
 def person() -> str:
