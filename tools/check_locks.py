@@ -17,6 +17,8 @@ EXTRAS_OF: dict[str, tuple[str, ...]] = {
 }
 # The other systems of `tasks.py compare`: each has an environment of its own, asked for by requirements/NAME.in.
 PEERS = ("compare-absurd", "compare-dbos", "compare-langgraph", "compare-temporal")
+# What `tasks.py prove logfire` runs in: the base, and what requirements/logfire.in adds to it.
+WITH_BASE = ("logfire",)
 HASHES = r"(?: \\ --hash=sha256:[0-9a-f]{64})+"
 PIN = re.compile(rf"(?P<name>[a-z0-9-]+)==(?P<version>[\w.+!]+)(?: ; [^\\]+)?{HASHES}")
 
@@ -70,7 +72,11 @@ def main() -> int:
         text = (ROOT / "requirements" / f"{name}.lock").read_text("utf-8")
         asked = _names((ROOT / "requirements" / f"{name}.in").read_text("utf-8").splitlines())
         found += errors_of(f"requirements/{name}.lock", text, asked, {})
-    print(*found, f"{len(EXTRAS_OF) + len(PEERS)} locks, {len(found)} errors", sep="\n")
+    for name in WITH_BASE:
+        text = (ROOT / "requirements" / f"{name}.lock").read_text("utf-8")
+        asked = _names((ROOT / "requirements" / f"{name}.in").read_text("utf-8").splitlines())
+        found += errors_of(f"requirements/{name}.lock", text, asked | asked_by(pyproject, ()), {})
+    print(*found, f"{len(EXTRAS_OF) + len(PEERS) + len(WITH_BASE)} locks, {len(found)} errors", sep="\n")
     return int(bool(found))
 
 

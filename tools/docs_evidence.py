@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from tests.crash import planting
 from tests.evidence import matrix, requirements
 from tests.evidence.requirement import Requirement
 from tests.model.programs import MUTANTS
 from tools.figures import recorded
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def _cell(text: str) -> str:
@@ -55,7 +58,11 @@ def requirement_rows() -> str:
 
 def _evidence(row: Requirement) -> str:
     parts = [f"`tests/{test}`" for test in row.tests] + [f"`{command}`" for command in row.commands]
-    return "<br>".join([*parts, *([f"*{row.missing}*"] if row.missing else [])])
+    if row.otherwise:
+        number, _, says = row.otherwise.partition(": ")
+        (page,) = (ROOT / "docs/design").glob(f"{number}-*.md")
+        parts.append(f"*decided otherwise: {says}* ([{number}](design/{page.name}))")
+    return "<br>".join([*parts, *([f"*not in this version: {row.missing}*"] if row.missing else [])])
 
 
 def planted_bugs() -> str:

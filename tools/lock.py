@@ -11,7 +11,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from tools.check_locks import EXTRAS_OF, PEERS, ROOT
+from tools.check_locks import EXTRAS_OF, PEERS, ROOT, WITH_BASE
 
 COMPILE = ["pip", "compile", "--quiet", "--no-config", "--universal", "--python-version", "3.11"]
 FORMAT = ["--generate-hashes", "--no-header", "--no-annotate", "--only-binary", ":all:"]
@@ -19,8 +19,9 @@ FORMAT = ["--generate-hashes", "--no-header", "--no-annotate", "--only-binary", 
 
 def main(names: list[str]) -> int:
     """Write all locks, or those of the other systems that are named, using uv (fetched if it is missing)."""
-    if strange := set(names) - set(PEERS):
-        print(f"only these can be written alone: {', '.join(PEERS)}; not {', '.join(strange)}", file=sys.stderr)
+    alone = (*PEERS, *WITH_BASE)
+    if strange := set(names) - set(alone):
+        print(f"only these can be written alone: {', '.join(alone)}; not {', '.join(strange)}", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as folder:
         uv = shutil.which("uv")
@@ -30,15 +31,22 @@ def main(names: list[str]) -> int:
             uv = str(Path(folder, "bin", "uv"))
         if not names:
             _write_own(uv, Path(folder))
-        for name in names or PEERS:
-            _compile(uv, Path(folder, f"{name}.lock"), [f"requirements/{name}.in"])
+        for name in names or alone:
+            wanted = [f"requirements/{name}.in"]
+            if name in WITH_BASE:  # the versions are those that the suite runs with
+                wanted += ["pyproject.toml", "--constraint", "requirements/check.lock", "-"]
+            _compile(uv, Path(folder, f"{name}.lock"), wanted, told=_backend() if name in WITH_BASE else "")
     print("wrote requirements/*.lock")
     return 0
 
 
-def _write_own(uv: str, folder: Path) -> None:
+def _backend() -> str:
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    backend = "\n".join(pyproject["build-system"]["requires"])
+    return "\n".join(pyproject["build-system"]["requires"])
+
+
+def _write_own(uv: str, folder: Path) -> None:
+    backend = _backend()
     bound: list[str] = []
     for name, extras in reversed(EXTRAS_OF.items()):  # the smaller ones must agree with the largest
         new = folder / f"{name}.lock"

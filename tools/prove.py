@@ -42,11 +42,15 @@ class Ran:
         return ", ".join(f"{count} tests {how}" for how, count in sorted(self.tests.items(), reverse=True))
 
 
-def run_tests(*arguments: str) -> Ran:
-    """Run tests with their own output on the screen, and read what they did."""
+def run_tests(*arguments: str, python: str = sys.executable) -> Ran:
+    """Run tests with their own output on the screen, and read what they did.
+
+    Args:
+        python: the interpreter of another environment than this one's.
+    """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments]
+        command = [python, "-m", "pytest", f"--junitxml={report}", *arguments]
         ran = Ran(subprocess.run(command, cwd=ROOT, check=False).returncode)
         if not report.exists():
             return ran
@@ -147,6 +151,21 @@ def soak(more: Sequence[str]) -> tuple[int, str]:
     return done.returncode, "its figures stand above"
 
 
+def logfire(more: Sequence[str]) -> tuple[int, str]:
+    """Run a job under the real package logfire, in an environment of its own, and look at what it exports."""
+    from benchmarks.compare.envs import CouldNotRun, ensure, versions
+
+    try:
+        python = ensure("logfire", this_project=True, lock_name="logfire")
+        version = versions(python, ("logfire",))["logfire"]
+    except CouldNotRun as problem:
+        return 1, f"the environment could not be made: {problem}"
+    # The suite's own settings and helpers need what is not installed there.
+    apart = ("-q", "-c", os.devnull, f"--rootdir={ROOT}", "--noconftest", "-p", "no:cacheprovider")
+    ran = run_tests(*apart, "tests/apart/with_logfire.py", *more, python=str(python))
+    return ran.code or int(not ran.tests["passed"]), f"logfire {version}; {ran.line}"
+
+
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What it shows, and roughly how long it takes on two cores."""
@@ -164,6 +183,7 @@ PROOFS = {
     "crash": Proof(crash, "real processes killed at every numbered point, for every kind of guarantee", "5 min"),
     "power": Proof(power, "power lost at every write of the ledger: nothing that was promised is gone", "20 s"),
     "storage": Proof(storage, "full disks, EIO, damage, other owners: nothing sent without a record", "1 min"),
+    "logfire": Proof(logfire, "spans with the ids of run, step and call come through the real Logfire", "10 s"),
     "soak": Proof(soak, "two kills exhaustively, syscalls, answers, 10,000 random schedules", "1 h"),
 }
 

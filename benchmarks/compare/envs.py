@@ -40,17 +40,18 @@ def python_of(peer: str) -> Path:
     return HOME / peer / "bin" / "python"
 
 
-def ensure(peer: str, *, this_project: bool = False) -> Path:
+def ensure(peer: str, *, this_project: bool = False, lock_name: str = "") -> Path:
     """Make the environment if it is missing or its lock has changed; return its interpreter.
 
     Args:
-        peer: the lock's name is requirements/compare-PEER.lock.
+        peer: what the environment is called.
         this_project: install this checkout into it as well, anew each time.
+        lock_name: of its lock in requirements/; compare-PEER when left out.
 
     Raises:
         CouldNotRun: the environment cannot be made here.
     """
-    lock = ROOT / "requirements" / f"compare-{peer}.lock"
+    lock = ROOT / "requirements" / f"{lock_name or f'compare-{peer}'}.lock"
     folder, python = HOME / peer, python_of(peer)
     stamp = folder / "stamp"
     wanted = hashlib.sha256(f"{lock.read_text('utf-8')}{sys.version_info}{folder}".encode()).hexdigest()

@@ -373,7 +373,7 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
         if run.job_path is not None and not run.is_scope:
             main, own = self._load_main(run, spec, registry)
             registry.add_reachable(main)
-        return Known(registry.find(row.tool_namespace, row.tool_name), self._policy_of(run, own), spec)
+        return Known(registry.find(row.tool_namespace, row.tool_name), self._policy_of(run, own), spec, run.workspace)
 
     def _drive(self, job: Job) -> Outcome:
         runner = Runner(self._around, self._heartbeat)

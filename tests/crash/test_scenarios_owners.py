@@ -42,6 +42,8 @@ def test_a_second_success_is_shown_and_never_hidden(bench: Bench) -> None:
     with perdure.open(state_dir=order.state_dir) as engine:
         assert engine.outcome(order.run_id).duplicates_found == 1
         says = [item["says"] for item in engine.call(f"{order.run_id}.1")["evidence"]]
+        assert ["was done twice" in item.summary for _, item in engine.inbox()] == [True]
+        assert [found["tool_call_id"] for found in engine.verify(order.run_id).duplicates] == [f"{order.run_id}.1"]
     assert "duplicate_found" in says and "did_not_happen" in says
 
 

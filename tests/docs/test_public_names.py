@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from inspect import signature
 
 import pytest
 
 import perdure
 from perdure.cli.parser import NOUNS
+from perdure.ports.tool import declare
 from perdure.runtime.crashpoints import PREFIX
 from tests.docs.markdown import ROOT
 
@@ -28,6 +30,7 @@ PUBLIC = {
     "names of the package": set(perdure.__all__),
     "members of a run": members(perdure.Run) | members(perdure.AsyncRun),
     "members of an engine": members(perdure.Engine),
+    "options of a tool": set(signature(declare).parameters) - {"namespace"},
     "commands": {word for noun, verbs in NOUNS.items() for word in (noun, *verbs)},
     "documents": in_the_source(r"\b(perdure\.[a-z_]+)/v1"),
 }

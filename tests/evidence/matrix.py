@@ -36,7 +36,7 @@ class Row:
         killed: the kill point: A, B, C or words.
         tests: below `tests/`, a whole test or one of its parameters; empty where the case is not built yet.
         look: names of `QUERIES`.
-        missing: what of the case is not built yet.
+        missing: what of the case is not built yet, by a word of ``tests.evidence.requirement.NOT_THERE``.
     """
 
     number: str
@@ -106,7 +106,7 @@ CASES = (
     Row("a", "killed in a child: a memo with calls of its own, one uploaded, one notified", "B",
         "the child is started again, its finished calls are met, its lost ones settled: two uploads, one notice",
         (f"{TICKET}::test_kill_in_a_child",), ("nesting", "effects"),
-        missing="subagents of a model; a memo is the child that this version has"),
+        missing="subagents of a model: a memo is the child that this version has"),
     Row("b", "killed after the PDF was made, before the upload", "B and C",
         "the PDF is made again or met; what is stored is the file with the recorded hash, once",
         (f"{TICKET}::test_kill_after_pdf_before_upload",), ("states", "effects")),
@@ -180,13 +180,14 @@ SCENARIOS = (
         (f"{CALLS}::test_the_last_answer_makes_the_run_claimable_when_no_process_is_alive", "acceptance/test_cli_quickstart.py::test_printed_commands_work_when_they_are_pasted"), ("runs", "questions")),
     Row("29", "the provider's search is behind, or answers \"no\" too early", "a reply is lost", "a \"no\" counts only when it is complete, twice, the sender is gone and the lag has passed",
         (f"{BROKEN}[the_probe_lag_is_not_waited_for]", f"{PROBES}::test_a_no_that_is_believed_sends_again_and_an_incomplete_one_asks", "unit/test_decide.py::test_no_combination_of_facts_breaks_the_quarantine"), ("evidence",)),
-    Row("30", "a second success arrives late", "SIGSTOP, a wrong answer, SIGCONT", "it is recorded and counted as a duplicate; never hidden",
-        (f"{LATE}::test_a_second_success_is_shown_and_never_hidden",), ("evidence",), missing="a command that verifies a run, and an item in the inbox"),
+    Row("30", "a second success arrives late", "SIGSTOP, a wrong answer, SIGCONT", "it is recorded and counted as a duplicate, stands in the inbox, and `perdure verify` names it; never hidden",
+        (f"{LATE}::test_a_second_success_is_shown_and_never_hidden", "integration/test_verify.py::test_an_effect_that_happened_twice_is_listed_with_both_receipts"), ("evidence",)),
     Row("31", "a fork needs the result of a simulated call", "–", "the parent's receipt, the tool's simulation, or a stop",
         ("integration/test_simulated_forks.py::test_a_simulated_call_gets_the_parents_receipt_else_the_tools_own_stand_in", "integration/test_simulated_forks.py::test_a_simulation_that_nothing_stands_in_for_stops_the_run_and_names_three_ways_out"), ("effects", "states")),
     Row("32", "keys and rows of a live fork", "–", "its own keys; the parent's later rows are kin",
         ("integration/test_forks.py::test_a_fork_leaves_every_row_of_its_parent_as_it_was_and_has_keys_of_its_own", "integration/test_forks.py::test_what_the_parent_did_later_is_asked_about_in_a_live_fork_and_never_adopted"), ("effects", "states")),
-    Row("33", "a budget is reserved and the process dies", "–", "met calls cost nothing", missing="budgets, but for attempts per call"),
+    Row("33", "a budget is reserved and the process dies", "SIGKILL in the middle of a call", "no call is given away; what is met or settled costs nothing once more",
+        ("acceptance/test_cli_budgets.py::test_a_killed_process_gives_no_call_away_and_a_grant_survives_one", "property/test_budget.py::test_what_is_admitted_never_exceeds_what_is_allowed"), ("runs", "states")),
     Row("34", "a late \"nothing happened\" of an owner that lost the run", "SIGSTOP, takeover, SIGCONT", "it decides nothing; a person is asked",
         (f"{LATE}::test_a_late_no_of_an_old_owner_decides_nothing", "crash/test_late_replies.py::test_a_reply_that_contradicts_a_verdict_is_believed_before_the_call_is_sent_again"), ("evidence", "states")),
     Row("35", "the owner is stopped, not dead", "SIGSTOP mid-send", "nobody resumes (exit 5), nobody's \"did not happen\" counts; `--kill-owner` kills it first",
@@ -203,7 +204,8 @@ SCENARIOS = (
         (f"{RECEIPTS}::test_a_disk_that_fails_for_a_while_costs_no_receipt_and_nobody_is_asked", f"{RECEIPTS}::test_a_disk_that_stays_full_is_tried_until_the_lease_ends_and_then_a_person_gets_the_line", f"{RECEIPTS}::test_nothing_more_is_sent_after_a_receipt_was_kept_as_evidence"), ("states",)),
     Row("41", "the policy changes while a call is in doubt", "–", "it is settled by today's policy; the same key again only if the first request carried it",
         ("unit/test_decide.py::test_a_doubt_is_settled_by_the_policy_of_today", "unit/test_decide.py::test_a_key_declared_today_does_not_help_a_request_that_went_without_it"), ("keys", "evidence")),
-    Row("42", "a run crashes again and again", "–", "after three takeovers without a new receipt it is parked", missing="`crash_loop`"),
+    Row("42", "a run crashes again and again", "–", "after three takeovers without a new receipt it is parked (`crash_loop`); an explicit resume always gets one life",
+        ("integration/test_crash_loop.py::test_three_takeovers_without_progress_park_the_run_and_others_go_on", "integration/test_crash_loop.py::test_an_explicit_resume_always_gets_one_life"), ("lives", "runs")),
     Row("43", "one dedupe key, other words after a crash", EVERY_POINT, "the first receipt is returned; another scope is `DedupeConflict`",
         (f"{HARD}::test_a_dedupe_key_makes_changed_wording_one_effect", f"{FUNCTION}::test_a_dedupe_key_returns_the_first_receipt_across_runs_and_refuses_another_scope"), ("pairs",)),
     Row("44", "a trigger is claimed and the process dies", "–", "one run", missing="triggers"),

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NOT_THERE = {
+    "adapter": "langgraph",
+    "subagent": "langgraph",
+    "foreign harness": "claude",
+    "MCP": "mcp-proxy",
+    "trigger": "triggers",
+    "resume: session": "resume: session",
+}
+"""What a note may say is missing, and by which word the README's list of what is not in this version names it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
@@ -14,7 +24,8 @@ class Requirement:
         check: what is looked at.
         tests: below `tests/`.
         commands: what a person can type instead.
-        missing: what of it does not hold in this version.
+        missing: what of it does not hold in this version, by a word of ``NOT_THERE``.
+        otherwise: what was decided in place of a part of it, and on which page of docs/design, as ``0038: …``.
     """
 
     number: str
@@ -23,3 +34,4 @@ class Requirement:
     tests: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     missing: str = ""
+    otherwise: str = ""

@@ -37,7 +37,7 @@ REQUIREMENTS = (
         (f"{CRASHES}::test_the_provider_gets_one_key_on_every_attempt", f"{CALLS}::test_a_call_that_did_nothing_is_tried_again_with_its_key_within_its_limit")),
     Requirement("R028", "Requests and receipts, inline or beside", "any size comes back unchanged; a payload that is missing or damaged is noticed",
         (f"{STORE}::test_requests_and_receipts_of_any_size_come_back", f"{STORE}::test_a_damaged_payload_is_noticed"),
-        missing="a large one stands in the table `payloads` of the same file, not in a file of its own: it is committed with its row"),
+        otherwise="0038: a large one stands in the table `payloads` of the ledger's own file, so that it is committed with its row"),
     Requirement("R029", "The provider's own id", "it stands in the receipt, and belongs to one call",
         (f"{STORE}::test_a_reference_belongs_to_one_succeeded_call", f"{STORE}::test_what_was_minted_is_what_is_read")),
     Requirement("R033", "Indexes by run and step, foreign keys on", "the plans of the questions that people ask, by the tables and by the views, and the pragma",

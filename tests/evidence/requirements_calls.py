@@ -17,6 +17,7 @@ POLICY = "unit/test_policy.py"
 REPLAY = "unit/test_policy_replay.py"
 KNOBS = "unit/test_crashpoints.py"
 STATES = "unit/test_transitions.py"
+ATTACHED = "integration/test_attached_files.py"
 IDENTITY = "property/test_identity.py"
 EVERY_POINT = f"{POINTS}::test_every_effect_happens_once_wherever_the_run_is_killed"
 
@@ -49,9 +50,9 @@ REQUIREMENTS = (
         (f"{CALLS}::test_a_key_is_the_same_in_every_process", "unit/test_identity.py::test_every_part_of_a_call_changes_its_key", f"{IDENTITY}::test_two_calls_share_a_key_only_if_they_are_one")),
     Requirement("R053", "Arguments have one hash", "order of keys, spelling and volatile fields do not matter; values do",
         (f"{IDENTITY}::test_arguments_have_one_hash_exactly_when_they_are_equal", f"{IDENTITY}::test_a_volatile_argument_never_changes_the_hash")),
-    Requirement("R054", "A scope for each kind of effect", "mail: recipients; upload: the object's name; the wording is never in it",
-        (f"{CALLS}::test_the_shipped_tools_say_which_effect_it_is_and_not_in_which_words", "integration/test_toolbox_world.py::test_a_file_that_changed_since_its_own_lost_upload_stays_open"),
-        missing="the content of an attached file is not part of the key across lives: the same path meets the receipt"),
+    Requirement("R054", "A scope for each kind of effect", "mail: recipients; upload: the object's name; the wording is never in it; other bytes in an attached or uploaded file are another key, over lives and for models too",
+        (f"{ATTACHED}::test_the_same_bytes_meet_their_receipt_and_others_are_asked_about", f"{ATTACHED}::test_a_shipped_tool_is_another_call_where_its_file_holds_other_bytes", f"{ATTACHED}::test_a_model_that_writes_and_sends_at_once_is_told_of_the_same_bytes_and_may_send_others",
+         f"{CALLS}::test_the_shipped_tools_say_which_effect_it_is_and_not_in_which_words", "integration/test_toolbox_world.py::test_a_file_that_changed_since_its_own_lost_upload_stays_open")),
     Requirement("R055", "prepared, running, and an end", "every event in every state; a crash at each edge leaves the documented state",
         (f"{STATES}::test_every_event_in_every_state_of_a_call", EVERY_POINT)),
     Requirement("R056", "A finished call returns its receipt", "one request at the provider over all lives, equal results",
@@ -82,7 +83,7 @@ REQUIREMENTS = (
         (f"{MATRIX}::test_kill_after_email_before_mark",)),
     Requirement("R077", "Recorded before executed, on all paths", "sync, async, in a thread, inside a memo, of every class: a committed row at each entry",
         (f"{CALLS}::test_no_handler_is_entered_without_a_committed_row", "crash/test_power_loss.py::test_power_is_lost_with_all_that_was_not_synced"),
-        missing="MCP tools and subagents do not exist yet"),
+        missing="MCP tools and subagents"),
     Requirement("R078", "A bypass raises", "a thread without a run gets `NoActiveRun`; a gateway that acts first is caught",
         (f"{CALLS}::test_a_thread_of_the_program_without_a_run_cannot_pass_the_ledger_by", f"{VALUES}::test_outside_a_run_an_effectful_tool_refuses_and_a_read_just_runs", "crash/test_planted_bugs.py::test_the_provider_counts_what_a_broken_rule_lets_through[the_tool_acts_before_the_record]")),
     Requirement("R079", "The order, by timestamps", "recorded ≤ started ≤ done at the provider ≤ finished",
@@ -113,7 +114,7 @@ REQUIREMENTS = (
         (f"{CRASHES}::test_the_provider_gets_one_key_on_every_attempt",)),
     Requirement("R161", "Reads are not guarded", "no doubt, no question, no challenge: a read runs again",
         (f"{MATRIX}::test_kill_in_a_read_only_call",),
-        missing="reads are recorded too (so that they are not made again), which costs a row each"),
+        otherwise="0038: a read is recorded as well, so that it is not paid for again; that costs a row"),
     Requirement("R162", "A key that is stable", "by content, scope and how often, computed once",
         ("unit/test_identity.py::test_every_part_of_a_call_changes_its_key", "crash/test_planted_bugs.py::test_the_provider_counts_what_a_broken_rule_lets_through[each_attempt_has_a_new_key]")),
     Requirement("R163", "The intent is durable first", "power is lost at every sync, with all or some of what was not synced",
@@ -133,7 +134,7 @@ REQUIREMENTS = (
     Requirement("R091", "A subagent is always launched again", "whatever a rule says; and a policy file that says otherwise is refused",
         ("unit/test_policy_replay.py::test_a_subagent_is_always_relaunched", "unit/test_policy_explain.py::test_every_guarantee_can_be_shown")),
     *(
-        Requirement(number, says, "comes with the adapters for agents of other makers", missing="there are no subagents in this version")
+        Requirement(number, says, "comes with the adapters for agents of other makers", missing="subagents")
         for number, says in (
             ("R092", "The output of a subagent is kept at its boundary"),
             ("R093", "A valid output means no second launch"),

@@ -11,12 +11,15 @@ from perdure.core.codec import canonical, sha256_hex
 from perdure.model.toolcall import CallKey, CallRow, CallStatus, Repeat
 
 SCOPE_UNDECLARED = None
+FILES = "$files"
+"""Where the digests of the files of a call stand beside its arguments; no argument can be called so."""
 
 
 def args_hash(
     arguments: Mapping[str, Any],
     *,
     volatile: Iterable[str] = (),
+    files: Mapping[str, str | None] | None = None,
     digest: Callable[[bytes], str] = sha256_hex,
 ) -> str:
     """Return the hash of canonical arguments without the volatile ones (R053).
@@ -24,6 +27,7 @@ def args_hash(
     Args:
         arguments: bound to the signature, those equal to their default dropped.
         volatile: names that do not belong to a call's identity.
+        files: SHA-256 of the files that the arguments name, by their paths; ``None`` where there is none (R054).
         digest: hashes the canonical text; keyed where a short secret in it could be guessed.
 
     Raises:
@@ -31,6 +35,8 @@ def args_hash(
     """
     dropped = set(volatile)
     kept = {name: value for name, value in arguments.items() if name not in dropped}
+    if files:
+        kept[FILES] = files
     return digest(canonical(kept))
 
 

@@ -124,6 +124,7 @@ class ToolDeclaration:
         key_ttl_seconds: how long the provider remembers the key; infinity means for ever (create-if-absent).
         probe_lag_seconds: how long after the sender's death a probe's "no" may still be wrong.
         timeout_seconds: bound of one attempt.
+        files: arguments that are paths; what the files hold belongs to a call's identity (R054).
     """
 
     name: str
@@ -140,6 +141,7 @@ class ToolDeclaration:
     max_attempts: int | None = None
     has_probe: bool = False
     has_simulate: bool = False
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,7 +214,11 @@ def _check_names(declaration: ToolDeclaration, signature: inspect.Signature) -> 
     parameters = signature.parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
-    for what, names in (("scope", declaration.scope or ()), ("volatile", declaration.volatile)):
+    for what, names in (
+        ("scope", declaration.scope or ()),
+        ("volatile", declaration.volatile),
+        ("files", declaration.files),
+    ):
         for name in names:
             if name not in parameters:
                 known = ", ".join(parameters) or "none"
@@ -240,6 +244,7 @@ def declare(
     replay_policy: str | None = None,
     scope: Sequence[str] | None = None,
     volatile: Sequence[str] = (),
+    files: Sequence[str] = (),
     key_ttl: float | str | None = None,
     probe_lag: float | str = "10s",
     timeout: float | str | None = None,
@@ -255,8 +260,8 @@ def declare(
     """
     if replay_policy is not None and replay_policy not in ReplayPolicy.__members__:
         raise UsageError(f"tool {name!r}: replay_policy {replay_policy!r} is none of {', '.join(ReplayPolicy)}")
-    if isinstance(scope, str) or isinstance(volatile, str):
-        raise UsageError(f'tool {name!r}: scope and volatile are lists of argument names, such as scope=["to"]')
+    if isinstance(scope, str) or isinstance(volatile, str) or isinstance(files, str):
+        raise UsageError(f'tool {name!r}: scope, volatile and files are lists of argument names, such as scope=["to"]')
     if repeat is not None and repeat not in tuple(Repeat):
         raise UsageError(f"tool {name!r}: repeat {repeat!r} is none of {', '.join(Repeat)}")
     if max_attempts is not None and max_attempts < 1:
@@ -276,6 +281,7 @@ def declare(
         max_attempts=max_attempts,
         has_probe=False,
         has_simulate=False,
+        files=tuple(files),
     )
 
 
@@ -299,6 +305,7 @@ def tool(function: Callable[P, R] | None = None, /, *, name: str | None = None, 
         replay_policy: inferred when left out (design.md §2).
         scope: the arguments that say which effect it is, never its wording.
         volatile: arguments that do not belong to a call's identity.
+        files: arguments that are paths, or lists of them; what the files hold belongs to a call's identity (R054).
         key_ttl: how long the provider remembers ``call.idempotency_key`` (``"24h"``, ``"forever"``).
         probe_lag: how long after the sender's death a probe's "no" may still be wrong.
         timeout: bound of one attempt; past it the outcome is unknown.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from perdure.core.codec import decode
 from perdure.model.toolcall import CallRow
+from perdure.runtime import attached
 from perdure.runtime.life import Life
 from perdure.runtime.request import CallRequest
 from perdure.store.sql_store import SqlStore
@@ -52,3 +54,25 @@ def move_to_caller(life: Life, store: SqlStore, row: CallRow, request: CallReque
 def _adopt(life: Life, store: SqlStore, row: CallRow, request: CallRequest) -> None:
     frame = request.frame
     store.calls.adopt(row.call_no, life.authority, life.now(), parent_call_id=frame.parent_call_id, branch=frame.branch)
+
+
+def note_what_is_sent(life: Life, store: SqlStore, request: CallRequest, row: CallRow) -> None:
+    """Record the files of a call of a model that were not there yet when it was asked for, as it is first sent.
+
+    Its identity stays; by what it sends it is kin of whatever sends the same, as a call that a person has edited is.
+    """
+    if not request.files or row.attempt > 0 or row.edited_args_hash or row.args_hash == request.key.args_hash:
+        return
+    stored = store.calls.request(row.call_no)
+    recorded = attached.taken_out(decode(stored))[1]
+    if None not in recorded.values():
+        return  # other bytes than those it was asked for with are not sent
+    consented = bool(store.questions.of_call(row.tool_call_id))
+    store.consents.note_sent(
+        row,
+        life.authority,
+        life.now(),
+        request=stored if consented else request.stored,
+        args_hash=request.key.args_hash,
+        scope=request.scope,
+    )

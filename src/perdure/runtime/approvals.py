@@ -17,6 +17,7 @@ from perdure.core.transitions import CallEvent
 from perdure.model.policy import ApprovalKind
 from perdure.model.toolcall import DENIED, CallRow, CallStatus
 from perdure.ports.clock import FOREVER, after
+from perdure.runtime import attached
 from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.life import Life
 from perdure.runtime.naming import named
@@ -93,7 +94,7 @@ def hold_back(life: Life, store: SqlStore, request: CallRequest, row: CallRow) -
     asks = decision.approval.kind is not ApprovalKind.NEVER
     if not (row.valid_until or decision.allow_args or asks or life.section("constraints")):
         return None
-    arguments = decode(store.calls.request(row.call_no))
+    arguments, _ = attached.taken_out(decode(store.calls.request(row.call_no)))
     refused = refusal(life.spec, decision, row.tool_namespace, row.tool_name, arguments)
     now = life.now()
     if refused is not None:

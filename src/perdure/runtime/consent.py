@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from perdure.core.codec import Unstorable, decode, encode, from_tagged
 from perdure.core.conditions import refusal
-from perdure.core.identity import args_hash, effect_scope, request_hash
+from perdure.core.identity import FILES, args_hash, effect_scope, request_hash
 from perdure.core.policy import evaluate
 from perdure.core.transitions import CallEvent
 from perdure.model.errors import NotFound, VerdictRefused
@@ -17,6 +18,7 @@ from perdure.model.policy import Policy
 from perdure.model.toolcall import DENIED, CallRow, CallStatus, Evidence
 from perdure.ports.clock import after
 from perdure.runtime.approvals import APPROVAL, APPROVED, settled_now
+from perdure.runtime.attached import digests, taken_out
 from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.registry import AnyTool
 from perdure.runtime.request import Digest, bound_again
@@ -42,11 +44,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the call that is to be edited: its tool, the rules of its run, and the run's specification."""
+    """What is known of the call that is to be edited: its tool, and the rules, specification and folder of its run."""
 
     tool: AnyTool | None
     policy: Policy
     spec: Mapping[str, Any]
+    workspace: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,7 @@ def edit(row: CallRow, stored: str, changes: Mapping[str, Any], known: Known | N
     tool = known.tool if known is not None else None
     if known is None or tool is None:
         raise no(f"this process does not know the tool {row.tool_name}", "perdure approve ID --edit … --tools MODULE")
-    before: dict[str, Any] = decode(stored)
+    before, _ = taken_out(decode(stored))
     try:
         given = {name: from_tagged(value) for name, value in changes.items()}
         checked, problem = checked_arguments(tool, {**before, **given})
@@ -178,8 +181,9 @@ def edit(row: CallRow, stored: str, changes: Mapping[str, Any], known: Known | N
         complete = {**before, **{name: checked.get(name, value) for name, value in given.items()}}
         decision = evaluate(known.policy, tool.declaration)
         arguments, complete = bound_again(tool, complete)
-        text = encode(complete, at="arguments")
-        hashed = args_hash(arguments, volatile=decision.volatile, digest=digest)
+        files = digests(tool, arguments, Path(known.workspace), decision.volatile)
+        text = encode({**complete, FILES: files} if files else complete, at="arguments")
+        hashed = args_hash(arguments, volatile=decision.volatile, files=files, digest=digest)
     except (Unstorable, TypeError) as wrong:
         raise no(str(wrong)) from None
     refused = refusal(known.spec, decision, row.tool_namespace, row.tool_name, complete)

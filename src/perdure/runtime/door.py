@@ -71,7 +71,8 @@ class Door:
         self.life.registry.add(called)
         life = self.life
         frame, digest = frame_here(life.root), life.vault.digest
-        return build_request(called, life.decision(called), args, kwargs, frame, options, digest=digest)
+        decision = life.decision(called)
+        return build_request(called, decision, args, kwargs, frame, options, workspace=life.workspace, digest=digest)
 
     def find_tool(self, tool_or_name: AnyTool | str | Callable[..., Any]) -> AnyTool:
         """Return a tool by itself or by its registered name.

@@ -18,7 +18,7 @@ from perdure.model.policy import Decision
 from perdure.model.toolcall import CallRow, CallStatus, ReplayPolicy
 from perdure.ports.clock import FOREVER, seconds_between
 from perdure.ports.tool import CallContext, Probe, ProbeFunction
-from perdure.runtime import approvals, late_receipt, recording
+from perdure.runtime import approvals, attached, late_receipt, recording
 from perdure.runtime.actions import LIVING_SENDERS, AwaitSender, Commit, Consult, Ended, Loop, Pause, Sender
 from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.invoke import context_of
@@ -272,7 +272,8 @@ def _probe_of(life: Life, doubt: Doubt) -> tuple[ProbeFunction, float]:
 def _consult(life: Life, row: CallRow, function: ProbeFunction) -> Loop:
     """Ask a probe about the exact request; where that cannot be had any more, nobody can tell."""
     try:
-        arguments = life.sources.fill(decode((yield Commit(lambda store: store.calls.request(row.call_no)))))
+        stored = decode((yield Commit(lambda store: store.calls.request(row.call_no))))
+        arguments = life.sources.fill(attached.taken_out(stored)[0])
     except SecretUnavailable as problem:
         return Probe.unknown(str(problem))
     question = Consult(function, context_of(life, row, arguments))
@@ -287,10 +288,11 @@ def _consult(life: Life, row: CallRow, function: ProbeFunction) -> Loop:
 def _unsendable(life: Life, row: CallRow) -> str:
     """Return why the exact request cannot be sent again, or nothing."""
     try:
-        life.sources.fill(decode(life.ledger.read(lambda store: store.calls.request(row.call_no))))
+        stored = decode(life.ledger.read(lambda store: store.calls.request(row.call_no)))
+        life.sources.fill(stored)
     except SecretUnavailable as problem:
         return str(problem)
-    return ""
+    return attached.changed(life.workspace, attached.taken_out(stored)[1])
 
 
 def _named_probe(name: str) -> ProbeFunction:

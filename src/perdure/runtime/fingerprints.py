@@ -77,6 +77,7 @@ def _tool(item: AnyTool, policy: Policy) -> dict[str, Any]:
         "approval": str(decision.approval.kind),
         "arguments": str(item.signature),
         "code": _code(item.plain),
+        **({"files": list(item.declaration.files)} if item.declaration.files else {}),
     }
 
 

@@ -20,10 +20,12 @@ from perdure.model.errors import (
 from perdure.model.policy import Decision
 from perdure.model.run import WaitReason
 from perdure.model.toolcall import CHALLENGED, INNER_NAMESPACES, CallRow, CallStatus
+from perdure.ports.tool import ToolFailed
 from perdure.runtime import (
     adopting,
     approvals,
     artifacts,
+    attached,
     challenges,
     citing,
     doubts,
@@ -221,7 +223,7 @@ class Gateway:
     ) -> Loop:
         try:
             arguments = yield from self._arguments(operation, row, request)
-        except SecretUnavailable as problem:
+        except (SecretUnavailable, ToolFailed) as problem:
             # A request goes out as it was recorded or not at all.
             refused = Outcome(Ended.NOT_DONE, error=problem, retry=False)
             return (yield from self._record(operation, row, refused, decision, request)), problem
@@ -255,11 +257,12 @@ class Gateway:
 
     def _arguments(self, operation: Operation, row: CallRow, request: CallRequest | None) -> Loop:
         """Return what the tool is called with: declared secrets are looked up now, and nowhere else."""
-        if request is not None and operation.minted:
+        if request is not None and operation.minted and not (request.files and row.attempt > 1):
             arguments: Any = request.complete
         else:
             # A row of an earlier life is sent as it was recorded, whatever the program would ask for now.
-            arguments = decode((yield Commit(lambda store: store.calls.request(row.call_no))))
+            stored = decode((yield Commit(lambda store: store.calls.request(row.call_no))))
+            arguments = attached.as_recorded(self._life.workspace, stored)
         return self._life.sources.fill(arguments)
 
     def _dispatch(self, tool: AnyTool, decision: Decision, row: CallRow, arguments: Any) -> Dispatch:

@@ -7,13 +7,15 @@ import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from perdure.core.codec import Unstorable, encode, sha256_hex
-from perdure.core.identity import args_hash, effect_scope
+from perdure.core.identity import FILES, args_hash, effect_scope
 from perdure.model.errors import UnstorableValue
 from perdure.model.policy import Decision
 from perdure.model.toolcall import MODEL_NAMESPACE, CallKey, CallRow
+from perdure.runtime.attached import digests
 from perdure.runtime.context import Reader
 from perdure.runtime.frame import Frame
 from perdure.runtime.registry import AnyTool
@@ -56,6 +58,7 @@ class CallRequest:
         not_before: the moment of a timer; its row is not started before it.
         asked: what a person is asked; their answer is its receipt.
         raw_name: how the caller called the tool, where that is not its name.
+        files: SHA-256 of the files that the arguments name, by their paths.
     """
 
     tool: AnyTool
@@ -78,6 +81,7 @@ class CallRequest:
     not_before: str | None = None
     asked: Asked | None = None
     raw_name: str | None = None
+    files: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
 
     def freeze(self, *, copy: bool) -> None:
         """Fix the exact request before anything else can run.
@@ -93,7 +97,8 @@ class CallRequest:
             return
         try:
             self.complete = {**self.tool.storable_defaults, **self.arguments}
-            self.stored = encode(self.complete, at="arguments")
+            told = {**self.complete, FILES: self.files} if self.files else self.complete
+            self.stored = encode(told, at="arguments")
             self.scope = effect_scope(self.complete, self.decision.scope)
         except Unstorable as problem:
             raise _unstorable(self.tool, problem) from None
@@ -115,21 +120,26 @@ def build_request(
     frame: Frame,
     options: CallOptions = PLAIN_OPTIONS,
     *,
+    workspace: Path,
     digest: Digest = sha256_hex,
 ) -> CallRequest:
     """Bind a call to the tool's signature and give it its identity.
+
+    Args:
+        workspace: what the paths of its files are relative to.
 
     Raises:
         TypeError: the arguments do not fit the signature, as in a plain call.
         UnstorableValue: an argument has no JSON form.
     """
     arguments = _bind(tool, args, kwargs)
+    files = digests(tool, arguments, workspace, decision.volatile)
     try:
-        hashed = args_hash(arguments, volatile=decision.volatile, digest=digest)
+        hashed = args_hash(arguments, volatile=decision.volatile, files=files, digest=digest)
     except Unstorable as problem:
         raise _unstorable(tool, problem) from None
     key = CallKey(tool.declaration.namespace, tool.name, hashed)
-    return CallRequest(tool, decision, key, arguments, frame, options)
+    return CallRequest(tool, decision, key, arguments, frame, options, files=files)
 
 
 def _unstorable(tool: AnyTool, problem: Unstorable) -> UnstorableValue:

@@ -223,6 +223,7 @@ def try_start(life: Life, store: SqlStore, request: CallRequest, operation: Oper
     now = life.now()
     if request.decision.side_effect_class.effectful:
         pre_side_effect(life, store, request.frame.step)
+    adopting.note_what_is_sent(life, store, request, row)
     store.calls.start(
         row, life.authority, now, key_expires_at=_key_expiry(request, now), repeat_of=citing.own_citation(life, request)
     )

@@ -156,7 +156,7 @@ class Asker:
 
     def request(self, turn_id: str, call: TurnCall) -> CallRequest:
         """Return the request of one call of a turn, by its exact handle."""
-        life = self.door.life
+        life, folder = self.door.life, self.door.life.workspace
         tool = life.registry.by_spelling(call.name)
         decision = life.decision(tool) if tool is not None else None
         options, digest = CallOptions(repeat_of=call.repeat_of), life.vault.digest
@@ -167,13 +167,13 @@ class Asker:
             given, problem = checked_arguments(tool, call.args)
         if tool is not None and decision is not None and problem is None:
             try:
-                request = build_request(tool, decision, (), given, frame, options, digest=digest)
+                request = build_request(tool, decision, (), given, frame, options, workspace=folder, digest=digest)
             except TypeError as wrong:
                 problem = f"{call.name}: {wrong}"
         if request is None:
             absent = _absent(call.name, problem or "")
             decision = decision or evaluate(life.around.policy, absent.declaration)
-            request = build_request(absent, decision, (), call.args, frame, options, digest=digest)
+            request = build_request(absent, decision, (), call.args, frame, options, workspace=folder, digest=digest)
         request.raw_name = call.name
         request.handle, request.reader, request.refused = (turn_id, call.index), self.conversation.reader, problem
         return request

@@ -30,6 +30,21 @@ class ConsentRows:
             edited_scope=scope,
         )
 
+    def note_sent(
+        self, row: CallRow, authority: Authority, now: str, *, request: str, args_hash: str, scope: str | None
+    ) -> None:
+        """Store what a call that was never sent is about to send, where that was not known when it was asked for."""
+        self._do.write_one(
+            "note_sent_request",
+            call_no=row.call_no,
+            run_id=authority.run_id,
+            fence=authority.fence,
+            now=now,
+            request=self._payloads.keep(request),
+            edited_args_hash=args_hash,
+            edited_scope=scope,
+        )
+
     def extend_validity(self, call_no: int, authority: Authority, now: str, *, valid_until: str) -> None:
         """Let a call be sent until a later time, because a person has decided about it again."""
         run_id, fence = authority

@@ -224,7 +224,7 @@ async def _deliver(server: _Server, letter: _Letter, call: CallContext) -> str:
 
 # Mail is in a mailbox of the same provider within seconds; a minute leaves room for its queue. A probe's "no"
 # counts only after that time, and a policy may set another: a wrong "no" is a second mail.
-@tool(side_effect_class="external", scope=["to"], probe_lag="60s")
+@tool(side_effect_class="external", scope=["to"], files=["attachments"], probe_lag="60s")
 async def send_mail(
     to: str,
     subject: str,

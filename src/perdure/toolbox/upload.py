@@ -159,7 +159,7 @@ async def _create(target: _Target, data: bytes, content_type: str, call: CallCon
     return True
 
 
-@tool(side_effect_class="external", scope=["key"], replay_policy="REPLAY_IDEMPOTENT", key_ttl="forever")
+@tool(side_effect_class="external", scope=["key"], files=["path"], replay_policy="REPLAY_IDEMPOTENT", key_ttl="forever")
 async def upload(
     path: str,
     key: str,

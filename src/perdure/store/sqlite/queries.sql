@@ -360,6 +360,12 @@ UPDATE tool_calls SET request_ref = :request, edited_args_hash = :edited_args_ha
 WHERE call_no = :call_no AND status = 'awaiting_approval' AND attempt = 0
   AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
+-- name: note_sent_request
+UPDATE tool_calls SET request_ref = :request, edited_args_hash = :edited_args_hash, edited_scope = :edited_scope,
+  updated_at = :now
+WHERE call_no = :call_no AND status = 'prepared' AND attempt = 0
+  AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+
 -- name: extend_validity
 UPDATE tool_calls SET valid_until = :valid_until, updated_at = :now
 WHERE call_no = :call_no AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
