@@ -156,7 +156,7 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
 
         Args:
             job: a job file or its path, ``report.py:main``, or a function ``main(run)``, sync or async.
-            inputs: what ``run.inputs`` returns; added to those of a job file.
+            inputs: what ``run.inputs`` returns; laid over those that a job file declares.
             run_id: the same id again attaches or resumes; a fresh one is made when left out.
             wait: stay and wait for people's answers.
 

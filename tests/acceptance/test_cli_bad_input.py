@@ -46,6 +46,12 @@ def job(text: str, says: str, **options: object) -> Bad:
     return Bad(("run", "bad.job.yaml"), says, files=files, **given)  # type: ignore[arg-type]
 
 
+def declared(pair: str, says: str) -> Bad:
+    """Return the mistake of an input that is not as the job file declares it."""
+    files = {"d.job.yaml": 'name: d\nagent: {python: "report:main"}\ninputs: {urls: [a], topic: b}\n'}
+    return Bad(("run", "d.job.yaml", "-i", pair), says, code="PERDURE-131", files=files)
+
+
 def knob(name: str, value: str) -> Bad:
     """A crash knob with a value of the wrong form, or one that there is not."""
     return Bad(RUN, name, env={f"PERDURE_TEST_CRASH_{name}": value})
@@ -97,6 +103,9 @@ KNOBS = (
     Bad((*RUN, "-i", "=x"), "no usable key", code="PERDURE-131"),
     Bad((*RUN, "-i", "topic=2"), "twice", code="PERDURE-131"),
     Bad((*RUN, "-i", "n=1e999"), "too large", code="PERDURE-131"),
+    declared("urls=http://127.0.0.1/", "'urls' is declared as a list, such as: -i 'urls=[\"a\"]'"),
+    declared("topcs=x", "the job has no input 'topcs'; did you mean 'topic'? (it has: topic, urls)"),
+    Bad(("fork", "done", "-i", "tpic=x"), "did you mean 'topic'? (it has: to, topic)", code="PERDURE-131"),
     Bad((*RUN, "--run-id", "a b"), "run id 'a b'", code="PERDURE-131"),
     Bad((*RUN, "--run-id", "../x"), "run id", code="PERDURE-131"),
     Bad((*RUN, "--run-id", ""), "run id ''", code="PERDURE-131"),

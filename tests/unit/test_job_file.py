@@ -112,8 +112,13 @@ def test_the_same_job_in_yaml_and_json_has_the_same_specification(tmp_path: Path
 
 def test_inputs_of_the_command_line_are_laid_over_those_of_the_file(tmp_path: Path) -> None:
     job = load_job(write(tmp_path, "name: x\nagent: {python: 'a:b'}\ninputs: {a: 1, b: 2}\n"))
-    assert job.with_inputs({"b": 3, "c": 4}).spec["inputs"] == {"a": 1, "b": 3, "c": 4}
+    assert job.with_inputs({"b": 3}).spec["inputs"] == {"a": 1, "b": 3}
     assert job.spec["inputs"] == {"a": 1, "b": 2}
+    with pytest.raises(SpecError, match=r"the job has no input 'c' \(it has: a, b\)") as caught:
+        job.with_inputs({"b": 3, "c": 4, "d": 5})
+    assert len(caught.value.problems) == 2
+    free = load_job(write(tmp_path, "name: x\nagent: {python: 'a:b'}\n"))
+    assert free.with_inputs({"c": 4}).spec["inputs"] == {"c": 4}
 
 
 def test_nothing_but_name_and_agent_is_needed(tmp_path: Path) -> None:

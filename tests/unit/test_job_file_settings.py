@@ -51,6 +51,54 @@ def test_all_bad_inputs_are_told_at_once() -> None:
     assert len(caught.value.problems) == 3
 
 
+DECLARED = {
+    **{"urls": ["http://127.0.0.1:8001/a.html"], "count": 3, "rate": 0.5, "strict": True, "who": {"to": "a"}},
+    **{"topic": "SQLite", "any": None, "long": ["x" * 80]},
+}
+
+
+@pytest.mark.parametrize(
+    ("pair", "value"),
+    [
+        ('urls=["http://127.0.0.1/b"]', ["http://127.0.0.1/b"]),
+        ("urls=[http://127.0.0.1/b, c]", ["http://127.0.0.1/b", "c"]),
+        ("urls=[]", []), ("count=4", 4), ("count=4.5", 4.5), ("rate=1", 1), ("count=0x1F", 31), ("strict=false", False),
+        ("strict=False", False), ('who={"to": "b"}', {"to": "b"}), ("who={to: b}", {"to": "b"}),
+        ("topic=10115", "10115"), ('topic="10115"', "10115"), ("topic=null", "null"), ("topic=[1, 2]", "[1, 2]"),
+        ("topic=two words", "two words"), ("any=5", 5), ("any=five", "five"), ("any=[1]", [1]),
+    ],
+)  # fmt: skip
+def test_a_value_is_of_the_kind_that_the_job_declares(pair: str, value: object) -> None:
+    (found,) = parse_inputs([pair], DECLARED).values()
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ("urls=http://127.0.0.1/b", "'urls' is declared as a list, such as: -i 'urls=[\"http://127.0.0.1:8001/a.html\"]'"),
+        ("urls=5", "declared as a list"), ("urls=null", "declared as a list"), ("urls={a: 1}", "declared as a list"),
+        ("urls=[1", "declared as a list"), ("long=x", "such as: -i 'long=[\"…\", \"…\"]'"),
+        ("count=four", "'count' is declared as a number, such as: -i count=3"), ("count=true", "declared as a number"),
+        ("count=", "declared as a number"), ("strict=yes", "declared as true or false"), ("strict=1", "true or false"),
+        ("who=ann", "declared as an object"), ("who=[1]", "declared as an object"),
+        ("topcs=x", "the job has no input 'topcs'; did you mean 'topic'? (it has: any, count, long, rate,"),
+        ("zzz=x", "the job has no input 'zzz' (it has: any, count,"),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_kind_and_a_name_that_the_job_does_not_have_are_refused(pair: str, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_inputs([pair], DECLARED)
+    assert str(caught.value).startswith(f"-i {pair}: ") and said in str(caught.value)
+
+
+def test_every_wrong_input_of_a_job_is_told_at_once_and_a_job_without_inputs_takes_any() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_inputs(["urls=x", "zzz=1", "count=4", "who=x"], DECLARED)
+    assert len(caught.value.problems) == 3
+    assert parse_inputs(["zzz=1"], {}) == {"zzz": 1}
+
+
 ENVIRONMENT = {
     "PERDURE_HOME": "/env/home",
     "PERDURE_STORE": "sqlite:////env/store.db",

@@ -86,7 +86,7 @@ def plan_of(options: argparse.Namespace, job: JobFile) -> Plan:
     plan = Plan(
         job=_absolute(options.job),
         folder=Path(),
-        inputs=parse_inputs(options.input),
+        inputs=parse_inputs(options.input, job.inputs),
         policies=tuple(str(path.absolute()) for path in settings_of(options).policy_paths()),
         points=points,
         worst=options.worst,

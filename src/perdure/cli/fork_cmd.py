@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from perdure.cli.opening import engine_of
 from perdure.cli.output import Output, note
@@ -12,7 +13,8 @@ from perdure.core.forking import fork_counts
 from perdure.model.toolcall import INNER_NAMESPACES
 
 if TYPE_CHECKING:
-    from perdure.engine import Engine
+    from perdure.model.run import RunRow
+    from perdure.runtime.forks import ForkPlan
 
 SHOWN = 5
 
@@ -21,10 +23,11 @@ def fork(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure fork``."""
     from perdure.config.inputs import parse_inputs
 
-    inputs = parse_inputs(options.input)
     with engine_of(options) as engine:
         run_id: str = options.run_id if options.run_id is not None else engine.new_run_id()
-        _tell(engine, options)
+        drawn = engine.fork_plan(options.run, at=options.at, effects=options.effects)
+        inputs = parse_inputs(options.input, _declared(drawn.parent))
+        _tell(drawn, options)
         with telling(engine, run_id, options.wait):
             return live_life(
                 output,
@@ -41,9 +44,17 @@ def fork(options: argparse.Namespace, output: Output) -> int:
             )
 
 
-def _tell(engine: Engine, options: argparse.Namespace) -> None:
+def _declared(parent: RunRow) -> Mapping[str, Any]:
+    """Return the inputs that a fork may have; only those of a job file say of which kind they are."""
+    from perdure.runtime.accept import spec_of
+
+    inputs: dict[str, Any] = spec_of(parent)["inputs"]
+    is_file = parent.job_path is not None and not parent.job_path.endswith(".py")
+    return inputs if is_file else dict.fromkeys(inputs)
+
+
+def _tell(drawn: ForkPlan, options: argparse.Namespace) -> None:
     """Say what the fork begins with and, before anything is really sent, what may be done twice."""
-    drawn = engine.fork_plan(options.run, at=options.at, effects=options.effects)
     where = drawn.checkpoint.checkpoint_id if drawn.checkpoint is not None else "its beginning"
     calls = [row for row in drawn.receipts if row.tool_namespace not in INNER_NAMESPACES]
     others = len(drawn.receipts) - len(calls)

@@ -36,8 +36,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from perdure.config.inputs import parse_inputs
     from perdure.config.job_file import open_job
 
-    inputs = parse_inputs(options.input)
     job = open_job(options.job)
+    inputs = parse_inputs(options.input, job.inputs)
     _warn(job, settings_of(options).policy_paths(job.policies))
     with engine_of(options, create=True) as engine:
         run_id: str = options.run_id if options.run_id is not None else engine.new_run_id()

@@ -10,7 +10,7 @@ JOB: dict[str, str] = {
     "agent.resume": "reentry: main is entered from the top and meets its receipts. session: its state is restored.",
     "tools": "Modules whose tools are registered, so that rows of them can be settled and models can call them.",
     "policies": "Policy files that are laid over the shipped one, relative to this file; a later one wins a tie.",
-    "inputs": "What run.inputs holds; -i KEY=VALUE on the command line adds to it.",
+    "inputs": "What run.inputs holds; -i KEY=VALUE on the command line replaces one by a value of its kind.",
     "constraints": "What the job may and may not do.",
     "constraints.must_cite_sources": "Whether the result has to name its sources.",
     "constraints.no_duplicate_external_actions": "true: an equal effect joins the first. false: repeats are allowed.",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from perdure.config.inputs import unknown_input
 from perdure.model.errors import SpecError
 from perdure.model.problem import Problem
 from perdure.model.run import RunSpec
@@ -93,5 +94,12 @@ class JobFile:
         )
 
     def with_inputs(self, given: Mapping[str, Any]) -> JobFile:
-        """Return the job with some inputs added or replaced."""
+        """Return the job with some inputs replaced; to a job that declares none any may be given.
+
+        Raises:
+            SpecError: the job declares inputs, and not these.
+        """
+        problems = [problem for key in given if (problem := unknown_input(key, self.inputs)) is not None]
+        if problems:
+            raise SpecError([f"{self.path}: {problem}" for problem in problems])
         return replace(self, inputs={**self.inputs, **given})

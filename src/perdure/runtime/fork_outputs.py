@@ -47,4 +47,5 @@ def not_made(store: SqlStore, row: RunRow) -> list[str]:
 
 def _expected(spec: dict[str, Any]) -> list[str]:
     files = [str(item["artifact"]) for item in spec.get("stop_conditions") or () if "artifact" in item]
-    return list(dict.fromkeys([*files, *((spec.get("artifacts") or {}).get("expected_outputs") or ())]))
+    artifacts: dict[str, list[str]] = spec.get("artifacts") or {}
+    return list(dict.fromkeys([*files, *(artifacts.get("expected_outputs") or ())]))
