@@ -187,8 +187,7 @@ class Life(_Rows):
         self.operations = Operations(around.clock.monotonic)
         self.account = LifeAccount()
         self.root = StepScope(f"{run.run_id}.s0", "main", "run", 0)
-        self.next_call_number = 1
-        self.next_checkpoint_number = 1
+        self.next_call_number = self.next_checkpoint_number = 1
         self.delivered = 0
         self.last_tool_call_id: str | None = None
         self.replayed = self.settled = self.challenged = 0
