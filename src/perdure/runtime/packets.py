@@ -11,6 +11,7 @@ from perdure.core.summary import CallLine, LifeLine, shorten
 from perdure.model.artifact import Artifact
 from perdure.model.toolcall import INNER_NAMESPACES, CallRow, CallStatus
 from perdure.runtime import artifacts
+from perdure.runtime.lags import BEGUN
 from perdure.runtime.life import Life
 from perdure.runtime.naming import named
 from perdure.store.runs import LifeRow
@@ -116,7 +117,11 @@ def _receipt(store: SqlStore, row: CallRow) -> str | None:
 
 def decided(store: SqlStore, row: CallRow, *, settled: bool = False) -> str:
     """Return who settled a call on what evidence; nothing for one that had its outcome at once."""
-    said = [item for item in store.listed.evidence(row.tool_call_id) if item.kind != "ref" and item.says != "simulated"]
+    said = [
+        item
+        for item in store.listed.evidence(row.tool_call_id)
+        if item.kind != "ref" and item.says not in ("simulated", BEGUN)
+    ]
     if said:
         last = said[-1]
         by = f", by {last.actor}" if last.kind == "verdict" else ""

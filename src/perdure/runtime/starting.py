@@ -15,7 +15,7 @@ from perdure.model.errors import DeadlineExceeded, DedupeConflict
 from perdure.model.run import WaitReason
 from perdure.model.toolcall import DENIED, INNER_NAMESPACES, CallRow, CallStatus
 from perdure.ports.clock import FOREVER, after, parse_time
-from perdure.runtime import adopting, approvals, artifacts, citing, guarding, limits, recording, simulation
+from perdure.runtime import adopting, approvals, artifacts, citing, guarding, lags, limits, recording, simulation
 from perdure.runtime.challenges import ask_person
 from perdure.runtime.checkpointing import pre_side_effect
 from perdure.runtime.life import Life
@@ -142,7 +142,7 @@ def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operatio
     operation.started = status is CallStatus.RUNNING
     if simulated is not None:
         operation.simulation = simulation.begin(life, store, row, simulated)
-    _note_start(life, row)
+    _note_start(life, store, row, request)
     return Begun(row, status is CallStatus.RUNNING, gate, against, problem, held)
 
 
@@ -232,7 +232,7 @@ def try_start(life: Life, store: SqlStore, request: CallRequest, operation: Oper
     operation.started = True
     if simulated is not None:
         operation.simulation = simulation.begin(life, store, operation.row, simulated)
-    _note_start(life, operation.row)
+    _note_start(life, store, operation.row, request)
     return Begun(operation.row, started=True)
 
 
@@ -244,9 +244,10 @@ def _simulated(life: Life, store: SqlStore, request: CallRequest, row: CallRow |
     return simulation.find(life, store, request, occurrence)
 
 
-def _note_start(life: Life, row: CallRow) -> None:
+def _note_start(life: Life, store: SqlStore, row: CallRow, request: CallRequest) -> None:
     if row.effectful and row.status is CallStatus.RUNNING:
         life.unsettled.add(row.call_no)
+        lags.record(life, store, row, request.decision)
 
 
 def take_back(life: Life, store: SqlStore, operation: Operation, row: CallRow) -> CallRow:
@@ -267,7 +268,7 @@ def send_again(life: Life, store: SqlStore, operation: Operation, row: CallRow) 
     life.resent.add(row.call_no)
     operation.row = store.calls.get(row.call_no)
     operation.started = True
-    _note_start(life, operation.row)
+    life.unsettled.add(row.call_no)
     return Begun(operation.row, started=True)
 
 

@@ -14,11 +14,10 @@ from typing import Any
 from perdure.core.codec import encode
 from perdure.core.transitions import CallEvent
 from perdure.model.errors import NotFound, UsageError, VerdictRefused
-from perdure.model.policy import DEFAULT_PROBE_LAG_SECONDS
 from perdure.model.run import Authority, RunStatus
-from perdure.model.toolcall import CallRow, CallStatus, Evidence, ReplayPolicy
+from perdure.model.toolcall import CallRow, CallStatus, Evidence
 from perdure.ports.clock import seconds_between
-from perdure.runtime import answering, escalations, late_reply
+from perdure.runtime import answering, escalations, lags, late_reply
 from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.lease import Liveness, liveness, living_children
 from perdure.runtime.left_out import LEFT_OUT, is_open, said_of
@@ -66,7 +65,7 @@ def asked_about_now(
     of_one_attempt = verdict.says in ("did_not_happen", "abandon")
     if row is None or row.status is not CallStatus.RUNNING or not of_one_attempt:
         return None
-    lag = _usual_lag_seconds(row) if lag_seconds is None else lag_seconds
+    lag = max(lags.recorded(store, row), lag_seconds or 0.0)
     if row.attempt < 2 and (lag <= 0 or verdict.says == "abandon" or verdict.force):
         return None
     _owner_must_be_gone(store, row)
@@ -319,16 +318,10 @@ def quarantine_problem(store: SqlStore, row: CallRow, now: str) -> str | None:
 
 
 def _lag_seconds(store: SqlStore, row: CallRow) -> float:
-    """Return the tool's probe lag as the question says it; without one, the usual lag of a tool that has a probe."""
+    """Return the lag that the call was sent under, or the one the question tells, whichever is longer."""
     question = store.questions.open_of_call(row.tool_call_id)
     said = json.loads(question.detail or "{}").get("probe_lag_seconds") if question is not None else None
-    if said is not None:
-        return float(said)
-    return _usual_lag_seconds(row)
-
-
-def _usual_lag_seconds(row: CallRow) -> float:
-    return DEFAULT_PROBE_LAG_SECONDS if row.replay_policy is ReplayPolicy.RECONCILE else 0.0
+    return lags.recorded(store, row) if said is None else max(lags.recorded(store, row), float(said))
 
 
 def _owner_must_be_gone(store: SqlStore, row: CallRow) -> None:
