@@ -117,6 +117,13 @@ def test_what_was_decided_too_long_ago_is_asked_about_again_before_it_is_sent(tm
     assert outside.sent == ["a:"]
 
 
+def forecast(desk: Desk) -> str:
+    """Return what the next life would do with the only open call."""
+    with desk.engine() as engine:
+        (call,) = engine.forecast("r1")["calls"]
+    return str(call["then"])
+
+
 def test_the_same_key_is_not_sent_again_for_what_was_decided_too_long_ago(tmp_path: Path) -> None:
     keys: list[str] = []
 
@@ -128,7 +135,9 @@ def test_the_same_key_is_not_sent_again_for_what_was_decided_too_long_ago(tmp_pa
     desk = Desk(tmp_path, text="version: 1\nrules:\n  - {tool: send, valid_for: 24h}\n")
     with pytest.raises(KeyboardInterrupt):
         desk.live(lambda run: send("a"))
+    assert forecast(desk) == "sent_again"
     desk.later(hours=25)
+    assert forecast(desk) == "person_asked"
     waiting = desk.live(lambda run: send("a"), resume=True)
     assert (waiting.reason, len(keys)) == ("in_doubt", 1)
     assert "longer ago than valid_for" in waiting.waiting_for[0].summary

@@ -118,15 +118,23 @@ def test_a_clock_that_steps_back_does_not_bring_an_expired_key_back(
     provider = Provider([True])
     clock = SetClock()
 
-    def life(run_id: str, to: str, attempts: int, *, resume: bool = False) -> Outcome:
+    def open_ledger(*tools: Any) -> Engine:
+        return Engine(f"sqlite:///{tmp_path}/ledger.db", state_dir=tmp_path, tools=tools, clock=clock, tuning=FAST)
+
+    def payment(attempts: int) -> Any:
         @tool(name="pay", side_effect_class="external", scope=["to"], key_ttl="1h", max_attempts=attempts)
         def pay(to: str, *, call: CallContext) -> str:
             return provider.send(call.idempotency_key)
 
-        def main(run: Any) -> str:
-            return "" if to == "nobody" else pay(to)
+        return pay
 
-        with Engine(f"sqlite:///{tmp_path}/ledger.db", state_dir=tmp_path, clock=clock, tuning=FAST) as engine:
+    def life(run_id: str, to: str, attempts: int, *, resume: bool = False) -> Outcome:
+        pay = payment(attempts)
+
+        def main(run: Any) -> str:
+            return "" if to == "nobody" else str(pay(to))
+
+        with open_ledger() as engine:
             return engine.resume(run_id, main=main) if resume else engine.run(main, run_id=run_id)
 
     assert life("r1", "a", 1).reason == "in_doubt"
@@ -138,6 +146,9 @@ def test_a_clock_that_steps_back_does_not_bring_an_expired_key_back(
     if steps_back:
         clock.moment -= timedelta(hours=hours_later)
     unknown = steps_back and hours_later > 0  # how long ago it was sent cannot be told any more: a person is asked
+    with open_ledger(payment(3)) as engine:
+        (told,) = engine.forecast("r1")["calls"]
+    assert told["then"] == ("person_asked" if unknown or requests == 1 else "sent_again")
     assert life("r1", "a", 3, resume=True).status == ("waiting" if unknown else status)
     assert provider.requests == (1 if unknown else requests)
 

@@ -6,10 +6,11 @@ Nothing here decides: ``core.decide`` does, from the facts that are collected he
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from perdure.core.codec import decode
 from perdure.core.decide import CallFacts
@@ -25,6 +26,7 @@ from perdure.runtime.invoke import context_of
 from perdure.runtime.lease import Liveness, liveness, living_children
 from perdure.runtime.life import Life
 from perdure.runtime.registry import AnyTool
+from perdure.store.runs import LifeRow
 from perdure.store.sql_store import SqlStore
 
 DEFAULT_MAX_ATTEMPTS = 5
@@ -85,7 +87,7 @@ def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
         probe_lag_seconds=decision.probe_lag_seconds if decision is not None else 0.0,
         probe_exhausted=doubt.exhausted,
         probe_reason=doubt.reason,
-        key_alive_seconds=_key_alive_seconds(life, row, now) if decision is not None else None,
+        key_alive_seconds=life.ledger.read(lambda store: key_alive_seconds(store, row, now)) if decision else None,
         first_was_keyed=row.key_expires_at is not None,
         unsendable=_unsendable(life, row) if row.key_expires_at is not None and decision is not None else "",
         attempts_left=attempts_left(life, row, decision),
@@ -96,11 +98,11 @@ def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
     )
 
 
-def _key_alive_seconds(life: Life, row: CallRow, now: str) -> float | None:
+def key_alive_seconds(store: SqlStore, row: CallRow, now: str) -> float | None:
     """Return how long the provider still remembers the key; a clock that stepped back revives nothing (#38)."""
     if row.key_expires_at is None:
         return None
-    newest = max(life.ledger.read(lambda store: store.newest_time()) or now, row.started_at or now)
+    newest = max(store.newest_time() or now, row.started_at or now)
     if row.key_expires_at != FOREVER and seconds_between(now, newest) > CLOCK_SLACK_SECONDS:
         return 0.0  # how much time has passed since the clock was set back is not known: the key may be forgotten
     return seconds_between(max(now, newest), row.key_expires_at)
@@ -116,22 +118,36 @@ def _sender_alive(life: Life, row: CallRow) -> tuple[bool, bool]:
         # The body is over; a child that it started may not be.
         children = living_children(life.around.owner, since=row.started_at)
         return bool(children), bool(children)
-    if sent_by is None:
-        return False, False
+    return sent_by is not None and another_still_sends(sent_by, row), False
+
+
+def another_still_sends(sent_by: LifeRow, row: CallRow) -> bool:
+    """Return whether another process, or a child of it, may still be sending what a life of it has sent."""
     state = liveness(sent_by.owner)
     if state is Liveness.ALIVE:
         over = sent_by.ended_at is not None and not (sent_by.how or "").endswith("+sender")
-        return not over or bool(living_children(sent_by.owner, since=row.started_at)), False
+        return not over or bool(living_children(sent_by.owner, since=row.started_at))
     # Of a process on another host nothing is certain, however old its lease is: only evidence or a person can tell.
-    return state is Liveness.UNKNOWN or bool(living_children(sent_by.owner)), False
+    return state is Liveness.UNKNOWN or bool(living_children(sent_by.owner))
 
 
 def attempts_allowed(life: Life, decision: Decision | None) -> int:
     """Return how many requests a call may cost in all."""
+    return attempts_in_all(life.spec.get("budgets") or {}, decision, life.account.retries)
+
+
+def attempts_in_all(budgets: Mapping[str, Any], decision: Decision | None, granted: int) -> int:
+    """Return how many requests a call may cost by the tool's own words, else by the job's budget and what was granted.
+
+    Args:
+        budgets: of the run's specification.
+        decision: what the policy says of the tool; ``None`` where it is not known here.
+        granted: retries that were granted to the run since.
+    """
     if decision is not None and decision.max_attempts is not None:
         return decision.max_attempts
-    budget = life.spec.get("budgets", {}).get("max_retries_per_tool_call")
-    return (max(1, int(budget)) if budget is not None else DEFAULT_MAX_ATTEMPTS) + life.account.retries
+    budget = budgets.get("max_retries_per_tool_call")
+    return (max(1, int(budget)) if budget is not None else DEFAULT_MAX_ATTEMPTS) + granted
 
 
 def attempts_left(life: Life, row: CallRow, decision: Decision | None) -> int:

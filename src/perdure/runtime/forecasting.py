@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from perdure.core.budget import Limit
 from perdure.core.decide import CallFacts
 from perdure.core.forecast import forecast
 from perdure.core.policy import evaluate
 from perdure.model.errors import NotFound
 from perdure.model.policy import Decision, Policy
-from perdure.model.run import RunStatus
+from perdure.model.run import RunRow, RunStatus
 from perdure.model.toolcall import CallRow, CallStatus, ReplayPolicy
 from perdure.ports.clock import seconds_between
-from perdure.runtime.doubts import DEFAULT_MAX_ATTEMPTS
+from perdure.runtime.approvals import is_stale
+from perdure.runtime.doubts import another_still_sends, attempts_in_all, key_alive_seconds
 from perdure.runtime.lease import living_children
 from perdure.runtime.registry import Registry
 from perdure.store.runs import owner_from_text
 from perdure.store.sql_store import SqlStore
-
-PROBING = "probe"
 
 
 def forecast_run(store: SqlStore, run_id: str, now: str, policy: Policy, registry: Registry) -> dict[str, Any]:
@@ -33,14 +33,9 @@ def forecast_run(store: SqlStore, run_id: str, now: str, policy: Policy, registr
     run = store.runs.get(run_id)
     if run is None:
         raise NotFound(f"there is no run {run_id!r}", next_command="perdure runs ls")
-    budgets: dict[str, Any] = json.loads(run.spec_json).get("budgets") or {}
-    attempts = int(budgets.get("max_retries_per_tool_call") or DEFAULT_MAX_ATTEMPTS)
-    owner = owner_from_text(run.lease_owner) if run.lease_owner is not None else None
     calls: list[dict[str, Any]] = []
     for row in store.calls.open(run_id):
-        children = row.status is CallStatus.RUNNING and row.effectful and owner is not None
-        left = bool(owner and children and living_children(owner, since=row.started_at))
-        found = forecast(row, _facts(store, row, now, _decision(row, policy, registry), attempts, children_live=left))
+        found = forecast(row, _facts(store, run, row, now, _decision(row, policy, registry)))
         calls.append(
             {
                 "tool_call_id": row.tool_call_id,
@@ -70,24 +65,35 @@ def _decision(row: CallRow, policy: Policy, registry: Registry) -> Decision | No
     return None if tool is None else evaluate(policy, tool.declaration)
 
 
-def _facts(
-    store: SqlStore, row: CallRow, now: str, decision: Decision | None, attempts: int, *, children_live: bool
-) -> CallFacts:
-    waits = 0.0 if row.not_before is None else max(0.0, seconds_between(now, row.not_before))
+def _facts(store: SqlStore, run: RunRow, row: CallRow, now: str, decision: Decision | None) -> CallFacts:
+    """Return what the next life would know of a row; it asks by the same rules as that life does."""
     if decision is not None:
         replay_policy, probes = decision.replay_policy, decision.probe is not None or decision.has_probe
-        attempts = decision.max_attempts or attempts
     else:
         replay_policy, probes = row.replay_policy, row.replay_policy is ReplayPolicy.RECONCILE
-    newest = max(now, store.newest_time() or now, row.started_at or now)
+    budgets: dict[str, Any] = json.loads(run.spec_json).get("budgets") or {}
+    granted = int(store.budgets.granted(run.run_id).get(Limit.RETRIES, 0))
     return CallFacts(
-        sender_alive=children_live,
+        sender_alive=row.effectful
+        and row.status in (CallStatus.RUNNING, CallStatus.IN_DOUBT)
+        and _still_sent(store, run, row),
         gone_seconds=0.0,
         has_probe=probes,
         probe_lag_seconds=decision.probe_lag_seconds if decision is not None else 0.0,
-        key_alive_seconds=None if row.key_expires_at is None else seconds_between(newest, row.key_expires_at),
+        key_alive_seconds=key_alive_seconds(store, row, now),
         first_was_keyed=row.key_expires_at is not None,
-        attempts_left=attempts - row.attempt,
-        wait_seconds=waits,
+        attempts_left=attempts_in_all(budgets, decision, granted) - row.attempt,
+        wait_seconds=0.0 if row.not_before is None else max(0.0, seconds_between(now, row.not_before)),
         replay_policy=replay_policy,
+        still_valid=not is_stale(store, row, now),
     )
+
+
+def _still_sent(store: SqlStore, run: RunRow, row: CallRow) -> bool:
+    """Return whether somebody else than the owner, or a child that the owner leaves behind, may still be sending."""
+    sent_by = store.runs.life(row.run_id, row.fence)
+    if sent_by is None:
+        return False
+    if run.lease_owner is not None and sent_by.owner == owner_from_text(run.lease_owner):
+        return bool(living_children(sent_by.owner, since=row.started_at))
+    return another_still_sends(sent_by, row)
