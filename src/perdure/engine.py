@@ -221,7 +221,7 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
         grant: Mapping[str, object] | None = None,
         accept_change: bool = False,
     ) -> Outcome:
-        """Do what ``resume`` does inside a running event loop."""
+        """Do what ``resume`` does, but for ``kill``, inside a running event loop."""
         self._refuse_cancelled(self._row(run_id))
         if grant is not None:
             self.grant(run_id, grant)

@@ -144,7 +144,8 @@ def test_posted_work_comes_before_what_is_waited_for_and_in_order(ledger: Ledger
 
 def test_posted_work_is_committed_without_anybody_waiting(ledger: Ledger, path: Path) -> None:
     ledger.post(note("posted"), lambda _error: None)
-    wait_until(lambda: seen_from_outside(path) == ["posted"])
+    wait_until(lambda: seen_from_outside(path))
+    assert seen_from_outside(path) == ["posted"]
 
 
 @pytest.mark.parametrize("way", ["flush", "read", "close"])

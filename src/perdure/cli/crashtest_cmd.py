@@ -18,6 +18,7 @@ from perdure.cli.look_cmd import ENDLESS
 from perdure.cli.opening import engine_of, settings_of
 from perdure.cli.output import Output, note, visible
 from perdure.model.errors import UsageError
+from perdure.model.toolcall import INNER_NAMESPACES
 
 if TYPE_CHECKING:
     from perdure.config.job import JobFile
@@ -150,7 +151,7 @@ def _stored(options: argparse.Namespace, job: JobFile) -> tuple[Mapping[str, Any
         for row in engine.calls(run_id, limit=ENDLESS, inner=True):
             if row["status"] == "succeeded":
                 call = engine.call(row["tool_call_id"])
-                inner = call["tool_namespace"] in ("memo", "model", "agent")
+                inner = call["tool_namespace"] in INNER_NAMESPACES
                 label = f"{call['tool_namespace']}:{call['tool_name']}" if inner else call["tool_name"]
                 response = json.loads(call["response"] or "null")
                 found.append({"tool": label, "request": json.loads(call["request"]), "response": response})

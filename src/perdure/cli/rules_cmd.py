@@ -1,4 +1,4 @@
-"""``perdure policy explain|check``: the runtime's own answer, printed."""
+"""``perdure policy explain|check|test|diff`` and ``perdure schema``: the runtime's own answer, printed."""
 
 from __future__ import annotations
 

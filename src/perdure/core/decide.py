@@ -33,7 +33,7 @@ class Next(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One next step; ``until_seconds`` is how long to wait first, ``why`` goes to the explanation."""
+    """One next step; ``wait_seconds`` is how long to wait first, ``why`` goes to the explanation."""
 
     kind: Next
     why: str

@@ -7,10 +7,14 @@ PerdureError
 │   ├── CallChallenged    looks like an effect that was already done (``on_challenge="raise"``)
 │   ├── CallAbandoned     a person decided to go on without knowing the outcome
 │   └── DedupeConflict    one dedupe_key, two different effect scopes
-├── NoActiveRun  SpecMismatch  ChangeRefused  SpecError  DeadlineExceeded  SimulationMissing  PolicyError  ToolConflict
-├── UnstorableValue  NotFound  LeaseHeld  LeaseLost  RunCancelled  PhaseVetoed  VerdictRefused  UsageError
+├── NoActiveRun  SpecMismatch  ChangeRefused  DeadlineExceeded  SimulationMissing  ToolConflict  UnstorableValue
+├── NotFound  LeaseHeld  LeaseLost  RunCancelled  PhaseVetoed  VerdictRefused  UsageError
+├── SpecError
+│   └── PolicyError
 └── StoreError
-    └── StorageFault  ConstraintViolated  SchemaError
+    ├── SecretUnavailable  BodyPruned  ConstraintViolated  SchemaError
+    └── StorageFault
+        └── LedgerDamaged
 
 ``RunSuspended`` stands outside: it is a ``BaseException`` so that no ``except Exception`` can swallow it.
 """

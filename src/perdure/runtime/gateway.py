@@ -302,7 +302,8 @@ class Gateway:
             row = yield Commit(lambda store: recording.store_setback(life, store, row, outcome, allowed))
             if row.status is CallStatus.FAILED:
                 released = life.context.release(row.tool_call_id)
-                yield Commit(lambda store: recording.let_go(life, store, released))
+                if released:
+                    yield Commit(lambda store: recording.let_go(life, store, released))
             return row
         receipt = recording.receipt_of(life, row, outcome)
         operation.response = receipt.text

@@ -70,7 +70,7 @@ class Retention:
         Args:
             older_than: seconds, or a duration such as ``30d``: how long ago a run must have ended.
             dry_run: only say what would be done.
-            workspaces: remove the folders of these runs too.
+            workspaces: remove the folders of these runs too, but for a ``workspace_dir`` that a job names.
             vacuum: write the file anew without the room that became free.
 
         Raises:
