@@ -107,3 +107,13 @@ def test_an_output_that_no_run_behind_the_fork_had_is_missing_there_too(tmp_path
         fork = engine.fork("p", at="c1", main=prints)
     assert (fork.status, fork.simulated, fork.error_code) == ("failed", 1, "ConditionsUnmet")
     assert "other.txt is not in the workspace: make the program write it, then resume" in str(fork.error_detail)
+
+
+def test_a_named_condition_whose_name_has_the_word_artifact_in_it_is_no_file(tmp_path: Path) -> None:
+    def main(run: Any) -> str:
+        run.satisfy("artifact_ready")
+        return "done"
+
+    with open_engine(tmp_path) as engine:
+        _done(engine, tmp_path, "stop_conditions: [artifact_ready]", main)
+        assert engine.fork("p", main=main, new_run_id="f").status == "succeeded"

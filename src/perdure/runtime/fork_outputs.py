@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from perdure.model.fork import ForkEffects
@@ -45,7 +46,8 @@ def not_made(store: SqlStore, row: RunRow) -> list[str]:
     return [path for path in _expected(json.loads(row.spec_json)) if path not in made]
 
 
-def _expected(spec: dict[str, Any]) -> list[str]:
-    files = [str(item["artifact"]) for item in spec.get("stop_conditions") or () if "artifact" in item]
-    artifacts: dict[str, list[str]] = spec.get("artifacts") or {}
-    return list(dict.fromkeys([*files, *(artifacts.get("expected_outputs") or ())]))
+def _expected(spec: Mapping[str, Any]) -> list[str]:
+    conditions: list[Any] = spec.get("stop_conditions") or []
+    outputs: Mapping[str, Any] = spec.get("artifacts") or {}
+    files = [str(item["artifact"]) for item in conditions if not isinstance(item, str) and "artifact" in item]
+    return list(dict.fromkeys([*files, *(outputs.get("expected_outputs") or ())]))
