@@ -19,7 +19,7 @@ from perdure.model.policy import Decision
 from perdure.model.toolcall import CallRow, CallStatus, ReplayPolicy
 from perdure.ports.clock import FOREVER, seconds_between
 from perdure.ports.tool import CallContext, Probe, ProbeFunction
-from perdure.runtime import approvals, attached, late_receipt, recording
+from perdure.runtime import approvals, attached, late_receipt, limits, recording
 from perdure.runtime.actions import LIVING_SENDERS, AwaitSender, Commit, Consult, Ended, Loop, Pause, Sender
 from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.invoke import context_of
@@ -131,9 +131,14 @@ def another_still_sends(sent_by: LifeRow, row: CallRow) -> bool:
     return state is Liveness.UNKNOWN or bool(living_children(sent_by.owner))
 
 
-def attempts_allowed(life: Life, decision: Decision | None) -> int:
-    """Return how many requests a call may cost in all."""
-    return attempts_in_all(life.spec.get("budgets") or {}, decision, life.account.retries)
+def attempts_allowed(life: Life, row: CallRow, decision: Decision | None) -> int:
+    """Return how many requests a call may cost in all; before it may cost no more the ledger is asked for grants."""
+    budgets = life.spec.get("budgets") or {}
+    allowed = attempts_in_all(budgets, decision, life.account.retries)
+    if row.attempt < allowed:
+        return allowed
+    life.account.retries = life.ledger.read(lambda store: limits.granted_retries(store, life.run_id))
+    return attempts_in_all(budgets, decision, life.account.retries)
 
 
 def attempts_in_all(budgets: Mapping[str, Any], decision: Decision | None, granted: int) -> int:
@@ -152,7 +157,7 @@ def attempts_in_all(budgets: Mapping[str, Any], decision: Decision | None, grant
 
 def attempts_left(life: Life, row: CallRow, decision: Decision | None) -> int:
     """Return how many requests the budget still allows."""
-    return attempts_allowed(life, decision) - row.attempt
+    return attempts_allowed(life, row, decision) - row.attempt
 
 
 def await_sender(life: Life, row: CallRow, doubt: Doubt) -> Loop:
@@ -190,7 +195,7 @@ def late_return(life: Life, row: CallRow, doubt: Doubt) -> Loop:
             late_receipt.lose(life, row, receipt, problem)
             raise
     elif outcome is not None and outcome.ended is Ended.NOT_DONE:
-        allowed = attempts_allowed(life, doubt.decision)
+        allowed = attempts_allowed(life, row, doubt.decision)
         yield Commit(lambda store: recording.store_setback(life, store, row, outcome, allowed))
     return (yield Commit(lambda store: store.calls.get(row.call_no)))
 

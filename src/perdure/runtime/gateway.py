@@ -298,7 +298,7 @@ class Gateway:
     ) -> Loop:
         life = self._life
         if outcome.ended is not Ended.VALUE:
-            allowed = doubts.attempts_allowed(life, decision)
+            allowed = doubts.attempts_allowed(life, row, decision)
             row = yield Commit(lambda store: recording.store_setback(life, store, row, outcome, allowed))
             if row.status is CallStatus.FAILED:
                 released = life.context.release(row.tool_call_id)

@@ -69,6 +69,11 @@ def refresh(life: Life, store: SqlStore) -> None:
     account.last_error, account.last_error_tool = known.last_error, known.last_error_tool
 
 
+def granted_retries(store: SqlStore, run_id: str) -> int:
+    """Return how many requests beside ``max_retries_per_tool_call`` a call of the run may cost."""
+    return int(store.budgets.granted(run_id).get(Limit.RETRIES, 0))
+
+
 def charge_time(life: Life) -> float:
     """Return the active seconds to be charged now; they count as charged from here on."""
     seconds = max(0.0, life.active_seconds() - life.account.charged_seconds)
@@ -172,6 +177,11 @@ def step_may_start(life: Life) -> bool:
         return False
     account.took(Limit.STEPS)
     return True
+
+
+def may_bar(life: Life) -> bool:
+    """Return whether a question stood open at the beginning of this life that ``barred`` has to look at."""
+    return bool(life.account.escalated) or life.account.stopped_by is not None
 
 
 def barred(life: Life, store: SqlStore) -> WaitReason | None:

@@ -173,7 +173,7 @@ class Runner:
 
     def to_settle(self, life: Life) -> list[CallRow]:
         """Return the rows that must be settled before the agent is entered: none where the deadline has passed."""
-        if starting.deadline_problem(life) is not None:
+        if life.ledger.read(lambda store: starting.overdue(life, store)) is not None:
             return []
         found = life.ledger.read(lambda store: started_rows(store, life))
         life.files.in_flight = tuple(row.call_no for row in found)
@@ -191,12 +191,13 @@ class Runner:
 
         waits = life.ledger.read(doubtful)
         life.around.observer.entering(life.run_id, life)
-        problem = starting.deadline_problem(life)
+        problem = life.ledger.read(lambda store: starting.overdue(life, store))
         if problem is not None:
             return Ending(error=problem)
         if waits:
             return Ending(suspended=True)
-        asked = None if life.waits else life.ledger.run(lambda store: limits.barred(life, store))
+        may_be = not life.waits and limits.may_bar(life)  # a life that nothing bars begins without a transaction for it
+        asked = life.ledger.run(lambda store: limits.barred(life, store)) if may_be else None
         if asked is None:
             life.entered = True
             return None

@@ -7,7 +7,7 @@ a member that is undone leaves no trace.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perdure.core import conditions
 from perdure.core.identity import Gate, idempotency_key, joinable
@@ -126,7 +126,7 @@ def _mint(life: Life, store: SqlStore, request: CallRequest, operation: Operatio
     if status is CallStatus.PREPARED:
         gate, against, problem = guarding.gate_of(life, store, request, None)
         if gate is Gate.PASS and request.not_before is None:
-            _check_deadline(life)
+            _check_deadline(life, store)
             held = limits.held(life, store, request)
             if held is None:
                 simulated = _simulated(life, store, request, None)
@@ -215,7 +215,7 @@ def try_start(life: Life, store: SqlStore, request: CallRequest, operation: Oper
     held_back = None if row.simulated else approvals.hold_back(life, store, request, row)
     if held_back is not None:
         return Begun(held_back)
-    _check_deadline(life)
+    _check_deadline(life, store)
     held = limits.held(life, store, request)
     if held is not None:
         return Begun(row, held=held)
@@ -263,7 +263,7 @@ def send_again(life: Life, store: SqlStore, operation: Operation, row: CallRow) 
     row = store.calls.get(row.call_no)
     if row.status is not CallStatus.IN_DOUBT:
         return Begun(row)
-    _check_deadline(life)
+    _check_deadline(life, store)
     store.calls.start(row, life.authority, life.now())
     life.resent.add(row.call_no)
     operation.row = store.calls.get(row.call_no)
@@ -289,8 +289,18 @@ def deadline_problem(life: Life) -> DeadlineExceeded | None:
     )
 
 
-def _check_deadline(life: Life) -> None:
-    life.refused = life.refused or deadline_problem(life)
+def overdue(life: Life, store: SqlStore) -> DeadlineExceeded | None:
+    """Return what ``deadline_problem`` does, after a look at the ledger: a later deadline may have been granted."""
+    if deadline_problem(life) is None:
+        return None
+    run = store.runs.get(life.run_id)
+    if run is not None:
+        life.run = replace(life.run, deadline_at=run.deadline_at)
+    return deadline_problem(life)
+
+
+def _check_deadline(life: Life, store: SqlStore) -> None:
+    life.refused = life.refused or overdue(life, store)
     if life.refused is not None:
         raise life.refused
 
