@@ -106,7 +106,7 @@ def _fill(store: SqlStore, run_id: str) -> None:
         )
         _ask(store, run_id, f"{run_id}.{number}")
     _ask(store, run_id, None)
-    store.connection.write("UPDATE tool_calls SET attempt = 0 WHERE status = 'awaiting_approval'", {})
+    store.connection.write("UPDATE tool_calls SET attempt = 0 WHERE status IN ('awaiting_approval', 'prepared')", {})
     store.turns.bind((f"{run_id}.1", 0), f"{run_id}.2", store_authority(store, run_id), adopted=False)
     store.budgets.open(run_id)
 
