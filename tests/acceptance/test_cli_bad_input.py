@@ -114,7 +114,7 @@ KNOBS = (
 )
 JOBS = (
     Bad(("run", "missing.yaml"), "missing.yaml: no such file", code="PERDURE-131"),
-    Bad(("run", "."), "not a regular file", code="PERDURE-131"),
+    Bad(("run", "."), "is a folder", code="PERDURE-131"),
     Bad(("run", "report.py"), "which function", code="PERDURE-131"),
     Bad(("run", "report.py:nobody"), "no function 'nobody'", code="PERDURE-131"),
     Bad(("run", "report.py:main()"), "no function name", code="PERDURE-131"),

@@ -246,7 +246,7 @@ def test_the_folder_is_not_part_of_a_bare_targets_specification(tmp_path: Path) 
         ("report.py", "which function? Write report.py:main"),
         ("a-b.py:main", "is not FILE.py:function"),
         ("report:main", "report:main: no such file"),
-        ("", "is not a regular file"),
+        ("", "the name of the job is empty"),
         ("a\0.py:main", "is not FILE.py:function"),
     ],
 )

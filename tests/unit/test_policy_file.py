@@ -208,7 +208,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "huge.yaml").write_bytes(b"#" * 300_000)
     for name, said in (
         ("nope.yaml", "nope.yaml: PERDURE-202 no such file"),
-        (".", ": PERDURE-202 is not a regular file"),
+        (".", ": PERDURE-202 is a folder; name the file in it"),
         ("latin.yaml", "latin.yaml:2:6: PERDURE-202 is not UTF-8 text"),
         ("huge.yaml", "huge.yaml: PERDURE-202 is larger than 262144 bytes"),
         ("a\0b", ": PERDURE-202 cannot be read"),

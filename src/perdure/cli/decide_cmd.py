@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perdure.cli.failure import with_flags
 from perdure.cli.look_cmd import call_document
 from perdure.cli.opening import engine_of
 from perdure.cli.output import Output, note, visible
@@ -36,10 +37,11 @@ def resolve(options: argparse.Namespace, output: Output) -> int:
             force=options.force,
         )
         if says == "happened" and options.result is None:
-            note(
+            say = (
                 f"no --result was given: the caller of {row.tool_call_id} will get None; if it needs more: "
                 f"perdure resolve {row.tool_call_id} --happened --result JSON"
             )
+            note(with_flags(say, output.flags))
         return _after(options, output, engine, row)
 
 
@@ -118,7 +120,11 @@ def _after_all(options: argparse.Namespace, output: Output, engine: Engine, rows
         return _after(options, output, engine, rows[0])
     if options.resume:
         if len({row.run_id for row in rows}) > 1:
-            raise UsageError("--resume goes on with one run, and these are calls of several; they were answered")
+            raise UsageError(
+                "--resume goes on with one run, and these are calls of several",
+                safe="The answers are kept; do not give them again. No run was gone on with.",
+                next_command="perdure resume --all",
+            )
         for row in rows[:-1]:
             note(f"{row.tool_call_id} ({row.tool_name}): {row.status}")
         return _after(options, output, engine, rows[-1])
@@ -126,7 +132,7 @@ def _after_all(options: argparse.Namespace, output: Output, engine: Engine, rows
     text = "".join(f"{row.tool_call_id} ({visible(row.tool_name)}): {row.status}\n" for row in rows)
     output.answer({"schema": "perdure.decided/v1", "calls": documents}, lambda: text, rows="calls")
     for run_id in dict.fromkeys(row.run_id for row in rows):
-        _say_where(engine, run_id)
+        _say_where(output, engine, run_id)
     return 0
 
 
@@ -137,7 +143,7 @@ def _after(options: argparse.Namespace, output: Output, engine: Engine, row: Cal
             return go_on(output, engine, row.run_id)
     document = call_document(engine, row.tool_call_id)
     output.answer(document, lambda: f"{row.tool_call_id} ({visible(row.tool_name)}): {row.status}\n")
-    _say_where(engine, row.run_id)
+    _say_where(output, engine, row.run_id)
     return 0
 
 
@@ -151,11 +157,11 @@ def _kept() -> Generator[None]:
         raise
 
 
-def _say_where(engine: Engine, run_id: str) -> None:
+def _say_where(output: Output, engine: Engine, run_id: str) -> None:
     """Say on stderr where a run stands after an answer, and how to go on with it."""
-    found = engine.outcome(run_id)
+    found, inbox = engine.outcome(run_id), with_flags("perdure inbox", output.flags)
     if found.status.ended:
         note(f"run {found.run_id} has ended ({found.status}); its program does not see this unless it is resumed")
     if found.status in ("waiting", "queued"):
-        more = f"{len(found.waiting_for)} more to decide, see perdure inbox; " if found.waiting_for else ""
+        more = f"{len(found.waiting_for)} more to decide, see {inbox}; " if found.waiting_for else ""
         note(f"run {found.run_id}: {found.status}; {more}{found.way_on}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from perdure.cli.failure import with_flags
 from perdure.cli.opening import engine_of
 from perdure.cli.output import Output, note, visible
 
@@ -17,7 +18,8 @@ def cancel(options: argparse.Namespace, output: Output) -> int:
     with engine_of(options) as engine:
         chosen = list(dict.fromkeys(engine.find_run(text) for text in options.runs))  # a wrong id: nothing is changed
         found = [engine.cancel(run_id, reason=options.reason, kill=options.kill_owner) for run_id in chosen]
-    listed = [_document(outcome) for outcome in found]
+    show = with_flags("perdure runs show", output.flags)
+    listed = [_document(outcome, show) for outcome in found]
     output.answer(
         {"schema": "perdure.cancel/v1", "runs": listed},
         lambda: "".join(f"{visible(item['run_id'])}: {visible(item['said'])}\n" for item in listed),
@@ -30,18 +32,18 @@ def cancel(options: argparse.Namespace, output: Output) -> int:
     return 1 if any(outcome.status in ("succeeded", "failed") for outcome in found) else 0
 
 
-def _document(outcome: Outcome) -> dict[str, Any]:
+def _document(outcome: Outcome, show: str) -> dict[str, Any]:
     return {
         "run_id": outcome.run_id,
         "status": str(outcome.status),
-        "said": _said(outcome),
+        "said": _said(outcome, show),
         "waiting_for": [item.tool_call_id for item in outcome.waiting_for],
     }
 
 
-def _said(outcome: Outcome) -> str:
+def _said(outcome: Outcome, show: str) -> str:
     if outcome.status == "cancelled":
         return f"cancelled ({outcome.note})"
     if outcome.status == "running":
-        return f"asked for; {outcome.note}; see: perdure runs show {outcome.run_id}"
+        return f"asked for; {outcome.note}; see: {show} {outcome.run_id}"
     return f"{outcome.status} before; nothing was cancelled"

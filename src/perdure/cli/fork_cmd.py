@@ -6,9 +6,11 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.opening import engine_of
+from perdure.cli.failure import with_flags
+from perdure.cli.opening import engine_of, flags_of
 from perdure.cli.output import Output, note
 from perdure.cli.run_cmd import live_life, telling
+from perdure.cli.watch_cmd import shown
 from perdure.core.forking import fork_counts
 from perdure.model.toolcall import INNER_NAMESPACES
 
@@ -29,6 +31,7 @@ def fork(options: argparse.Namespace, output: Output) -> int:
         inputs = parse_inputs(options.input, _declared(drawn.parent))
         _tell(drawn, options)
         with telling(engine, run_id, options.wait):
+            show = shown(engine, run_id, output, quiet=options.quiet)
             return live_life(
                 output,
                 engine,
@@ -41,6 +44,7 @@ def fork(options: argparse.Namespace, output: Output) -> int:
                     new_run_id=run_id,
                     wait=options.wait,
                 ),
+                show,
             )
 
 
@@ -68,5 +72,6 @@ def _tell(drawn: ForkPlan, options: argparse.Namespace) -> None:
     note(f"warning: {len(drawn.later)} effect(s) lie beyond this point, and may be done twice:")
     note(*(f"  {row.tool_call_id} {row.tool_name}: {row.status}" for row in drawn.later[:SHOWN]))
     if len(drawn.later) > SHOWN:
-        note(f"  and {len(drawn.later) - SHOWN} more: perdure calls ls {drawn.parent.run_id}")
+        listed = with_flags(f"perdure calls ls {drawn.parent.run_id}", flags_of(options))
+        note(f"  and {len(drawn.later) - SHOWN} more: {listed}")
     note("  a call of the same tool and scope is asked about first; one with another scope is sent")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import io
 import re
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
 
 from perdure.cli.output import Output
-from perdure.cli.parser import NOUNS
+from perdure.cli.parser import NOUNS, cut
 from perdure.model.errors import NotFound
 
 PARTS = ("What happened", "Why", "What is safe", "What to do", "Example")
@@ -66,6 +68,10 @@ def help_on(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure help``."""
     if options.subject is None:
         return _list(output)
+    if options.subject in NOUNS and (options.verb is None or NOUNS[options.subject]):
+        return _of_command(options, output)
+    if options.verb is not None:
+        raise _nothing(f"{options.subject} {options.verb}")
     code = CODE.fullmatch(options.subject)
     entry = entries().get(f"PERDURE-{code[1]}") if code else None
     topic = topics().get(options.subject)
@@ -74,28 +80,35 @@ def help_on(options: argparse.Namespace, output: Output) -> int:
     elif topic is not None:
         document = {"schema": "perdure.help_topic/v1", **asdict(topic)}
         output.answer(document, lambda: f"{topic.title}\n\n{topic.text}\n")
-    elif options.subject in NOUNS:
-        return _of_command(options.subject)
     else:
         raise _nothing(options.subject)
     return 0
 
 
-def _of_command(name: str) -> int:
+def _of_command(options: argparse.Namespace, output: Output) -> int:
     """Print what ``--help`` prints of a command."""
     from perdure.cli.main import main
 
-    return main([name, "--help"])
+    names = [name for name in (options.subject, options.verb) if name is not None]
+    cut(names)  # tells of a verb that does not exist
+    said = io.StringIO()
+    with redirect_stdout(said):
+        code = main([*names, "--help"])
+    document = {"schema": "perdure.help_topic/v1", "name": " ".join(names), "title": "A command", "text": ""}
+    if code == 0:
+        output.answer({**document, "text": said.getvalue()}, said.getvalue)
+    return code
 
 
 def _list(output: Output) -> int:
     codes = [{"code": entry.code, "title": entry.title} for entry in entries().values()]
     pages = [{"name": topic.name, "title": topic.title} for topic in topics().values()]
-    document = {"schema": "perdure.help_index/v1", "codes": codes, "topics": pages}
+    commands = [f"{noun} {verb}".rstrip() for noun, verbs in NOUNS.items() for verb in verbs or ("",)]
+    document = {"schema": "perdure.help_index/v1", "codes": codes, "topics": pages, "commands": commands}
 
     def text() -> str:
         rows = [*((page["name"], page["title"]) for page in pages), *((one["code"], one["title"]) for one in codes)]
-        return output.table(("HELP ON", ""), rows)
+        return output.table(("HELP ON", ""), rows) + f"and on the commands: {', '.join(NOUNS)}\n"
 
     output.answer(document, text)
     return 0

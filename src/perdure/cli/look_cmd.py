@@ -119,7 +119,7 @@ def summary(found: Outcome, document: Mapping[str, Any]) -> str:
             ("name", found.name),
             ("status", _status(str(found.status), found.reason, found.note)),
             ("result", shown(document["result"]) if found.result is not None else None),
-            ("error", f"{found.error_code}: {found.error_detail}" if found.error_code else None),
+            ("error", found.error_said or None),
             ("calls", counted),
             ("life", f"{found.attempt}" + (f" ({last})" if last else "")),
             ("fork of", _fork(found)),

@@ -14,7 +14,8 @@ from typing import Any
 from perdure.cli.failure import tell
 from perdure.cli.opening import flags_of
 from perdure.cli.output import Output, note
-from perdure.cli.parser import parse, wanted_format
+from perdure.cli.parser import command_of, parse, wanted_format
+from perdure.model.errors import UsageError
 
 SIGINT_EXIT = 130
 _OURS = "perdure: "
@@ -46,6 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         note("stopped")
         return SIGINT_EXIT
+    except UsageError as problem:
+        if problem.next_command == UsageError.default_next:
+            problem.next_command = f"{command_of(given)} --help"
+        return tell(problem, output, flags=flags_of(options), debug=options.debug)
     except Exception as problem:
         return tell(problem, output, flags=flags_of(options), debug=options.debug)
 

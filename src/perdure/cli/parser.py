@@ -72,6 +72,14 @@ def cut(arguments: Sequence[str]) -> Words:
     return Words(words.before, (noun, arguments[second]), words.after)
 
 
+def command_of(arguments: Sequence[str]) -> str:
+    """Return the command that a command line begins with, such as ``perdure runs ls``, even where it is wrong."""
+    try:
+        return " ".join(("perdure", *cut(arguments).names))
+    except UsageError:
+        return "perdure"
+
+
 def _first_word(arguments: Sequence[str], start: int) -> int | None:
     """Return where the first word stands that is no global flag and no value of one."""
     at = start
@@ -88,9 +96,14 @@ def _first_word(arguments: Sequence[str], start: int) -> int | None:
 
 def _no_such(kind: str, word: str, known: Iterable[str], help_command: str, *, under: str = "") -> UsageError:
     names = list(known)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
-    hint = f"did you mean '{under}{near[0]}'?" if near else f"there are: {', '.join(names)}"
+    bare = {name.lstrip("-"): name for name in names}
+    near = difflib.get_close_matches(word.lstrip("-"), bare, n=1, cutoff=0.5)
+    hint = f"did you mean '{under}{bare[near[0]]}'?" if near else f"there are: {', '.join(names)}"
     return UsageError(f"no such {kind} '{under}{word}'; {hint}", next_command=help_command)
+
+
+def _no_verb(noun: str) -> UsageError:
+    return UsageError(f"which command of '{noun}'? {', '.join(NOUNS[noun])}", next_command=f"perdure {noun} --help")
 
 
 def wanted_format(arguments: Sequence[str]) -> str:
@@ -123,7 +136,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     defaults = argparse.Namespace(state_dir=None, store=None, policy=[], output="table", debug=False)
     options = build().parse_args(list(arguments), defaults)
     if not hasattr(options, "handler"):
-        raise UsageError("which command?" if not words.names else f"which command of '{words.names[0]}'?")
+        raise _no_verb(words.names[0]) if words.names else UsageError("which command?")
     return options
 
 

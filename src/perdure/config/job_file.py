@@ -32,6 +32,8 @@ def open_job(text: str) -> JobFile:
     Raises:
         SpecError: it is neither, or has errors.
     """
+    if not text.strip():
+        raise SpecError(["the name of the job is empty"], next_command="perdure run JOB   # FILE.yaml or FILE.py:main")
     head, _, function = text.rpartition(":")
     if head.endswith(".py") and "/" not in function:
         return job_from_target(text)

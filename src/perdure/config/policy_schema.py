@@ -6,6 +6,7 @@ duration, 207 bad pattern, 208 bad condition, 209 a replay policy without its me
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +39,6 @@ DURATION, PATTERN, CONDITION = "PERDURE-206", "PERDURE-207", "PERDURE-208"
 REPLAY, MISSING = "PERDURE-209", "PERDURE-210"
 _DURATIONS = frozenset({"probe_lag", "key_ttl", "timeout", "valid_for", "approval_expires"})
 _TOP_KEYS = ("version", "read_only_allowlist", "side_effect_denylist", "rules")
-_NEXT = "perdure policy check FILE"
 
 
 class RuleModel(Edge):
@@ -80,7 +80,8 @@ def read_overlays(paths: Sequence[Path], shipped: Policy) -> Policy:
     loaded = _Loaded(list(shipped.rules), files=list(shipped.files))
     for path in paths:
         _load(path, str(path), loaded)
-    return _finished(loaded, _NEXT)
+    wrong = dict.fromkeys(shlex.quote(problem.file) for problem in loaded.problems)
+    return _finished(loaded, f"correct it, then: perdure policy check {' '.join(wrong)}")
 
 
 def read_shipped(path: Path, shown: str) -> Policy:

@@ -22,6 +22,7 @@ from perdure.model.problem import Problem
 MAX_BYTES = 262_144
 MAX_DEPTH = 64
 MAX_PROBLEMS = 100
+_NO_FILE = "is not a regular file"
 
 Loc = tuple[int | str, ...]
 
@@ -82,7 +83,7 @@ def _read(path: Path, shown: str) -> str:
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
-            _unreadable(shown, "is not a regular file")
+            _unreadable(shown, "is a folder; name the file in it" if stat.S_ISDIR(info.st_mode) else _NO_FILE)
         data = path.read_bytes() if info.st_size <= MAX_BYTES else b"\0" * (MAX_BYTES + 1)
     except FileNotFoundError:
         _unreadable(shown, "no such file")

@@ -136,7 +136,10 @@ def space(free_bytes: int, folder: str) -> Finding:
 def fsync(seconds: Sequence[float], kind: str) -> Finding:
     """Look at how long a sync takes; one that takes no time may not reach the disk."""
     if not seconds:
-        return ok("fsync", "not measured: the folder takes no file")
+        means = "no run can be recorded: none is started, and none is gone on with"
+        return Finding(
+            "fsync", Level.BAD, "the folder takes no file", means, "let this user write there, or: --state-dir DIR"
+        )
     median = sorted(seconds)[len(seconds) // 2]
     said = f"a sync takes {median * 1000:.2f} ms"
     if median < HONEST_FSYNC_SECONDS and kind not in IN_MEMORY_FILESYSTEMS:

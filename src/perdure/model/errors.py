@@ -21,7 +21,7 @@ PerdureError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from perdure.model.problem import Problem
@@ -149,11 +149,26 @@ class UnstorableValue(PerdureError):
 
 
 class SpecMismatch(PerdureError):
-    """The run exists with another specification than the one given now."""
+    """The run exists with another specification than the one given now.
+
+    Args:
+        differences: the keys that differ, each with what is stored and what is given, as JSON data.
+    """
 
     code = "PERDURE-130"
     exit_code = 2
     default_safe = "The existing run is untouched."
+
+    def __init__(
+        self, message: str, *, next_command: str | None = None, differences: Mapping[str, Sequence[Any]] | None = None
+    ) -> None:
+        super().__init__(message, next_command=next_command)
+        self.differences = dict(differences or {})
+
+    def as_document(self) -> dict[str, Any]:
+        """Return the document, with what differs under ``differences``."""
+        listed = [{"key": key, "stored": pair[0], "given": pair[1]} for key, pair in self.differences.items()]
+        return {**super().as_document(), **({"differences": listed} if listed else {})}
 
 
 class ChangeRefused(PerdureError):

@@ -242,11 +242,16 @@ class Outcome:
         return going_on(self.status, self.reason, self.error_code, self.resume_command, self.waiting_for)
 
     @property
+    def error_said(self) -> str:
+        """What ended the run, in one line; of a run whose bodies were removed only the code is left."""
+        return ": ".join(text for text in (self.error_code, self.error_detail) if text)
+
+    @property
     def way_on(self) -> str:
         """The line that a person reads of how the run goes on; empty where it has succeeded or was cancelled."""
         if self.go_on_command:
             return f"go on with: {self.go_on_command}"
-        return DENIAL_STANDS if self.status is RunStatus.FAILED else ""
+        return DENIAL_STANDS if self.status is RunStatus.FAILED and self.error_code == "denied" else ""
 
     @property
     def exit_code(self) -> int:

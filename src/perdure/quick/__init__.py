@@ -173,7 +173,7 @@ def lines_of(outcome: Outcome) -> list[str]:
     lines = [f"run {outcome.run_id}: {outcome.status}{reason}" + (f"; {outcome.note}" if outcome.note else "")]
     lines += [f"  changed since the life before: {change}" for change in outcome.changes]
     if outcome.error_code:
-        lines.append(f"  {outcome.error_code}: {outcome.error_detail}")
+        lines.append(f"  {outcome.error_said}")
     for item in outcome.waiting_for:
         lines.append(f"  {'' if item.kind == 'timer' else 'waits for you: '}{item.summary}")
         lines.extend(f"    {command}" for command in item.commands)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +105,11 @@ def _record(store: SqlStore, new_row: Mapping[str, Any], document: Mapping[str, 
     if known is None:
         store.runs.insert(**new_row)
     elif known.spec_hash != new_row["spec_hash"]:
+        found = _differences(known, document, store.vault.shown)
         raise SpecMismatch(
-            f"run {chosen} exists with another specification:\n" + store.vault.shown(_difference(known, document)),
+            f"run {chosen} exists with another specification:\n" + "\n".join(_lines(found)),
             next_command=_other_ways(known),
+            differences=found,
         )
 
 
@@ -141,11 +143,17 @@ def stored_spec(document: Mapping[str, Any], digest: Callable[[bytes], str]) -> 
         raise SpecError([f"inputs: {problem}"]) from None
 
 
-def _difference(known: RunRow, document: Mapping[str, Any]) -> str:
+def _differences(known: RunRow, document: Mapping[str, Any], shown: Callable[[str], str]) -> dict[str, tuple[Any, Any]]:
+    """Return the keys of a specification that differ, with what is stored and what is given, without secrets."""
     stored = json.loads(known.spec_json)
     given = to_tagged(document)
-    return "\n".join(
-        f"  {key}: stored {json.dumps(stored.get(key))}, given {json.dumps(given.get(key))}"
+    return {
+        key: (json.loads(shown(json.dumps(stored.get(key)))), json.loads(shown(json.dumps(given.get(key)))))
         for key in sorted({*stored, *given})
         if stored.get(key) != given.get(key)
-    )
+    }
+
+
+def _lines(differences: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
+    for key, (stored, given) in differences.items():
+        yield f"  {key}: stored {json.dumps(stored)}, given {json.dumps(given)}"

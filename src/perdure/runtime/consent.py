@@ -13,12 +13,13 @@ from perdure.core.conditions import refusal
 from perdure.core.identity import FILES, args_hash, effect_scope, request_hash
 from perdure.core.policy import evaluate
 from perdure.core.transitions import CallEvent
-from perdure.model.errors import NotFound, VerdictRefused
+from perdure.model.errors import VerdictRefused
 from perdure.model.policy import Policy
 from perdure.model.toolcall import DENIED, CallRow, CallStatus, Evidence
 from perdure.ports.clock import after
 from perdure.runtime.approvals import APPROVAL, APPROVED, settled_now
 from perdure.runtime.attached import digests, taken_out
+from perdure.runtime.finding import no_question
 from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.registry import AnyTool
 from perdure.runtime.request import Digest, bound_again
@@ -73,7 +74,7 @@ def decide(store: SqlStore, approval_id: str, answer: Answer, wall: str, known: 
     """
     question = store.questions.get(approval_id)
     if question is None:
-        raise NotFound(f"there is no question {approval_id!r}", next_command="perdure inbox")
+        raise no_question(store, approval_id)
     now = settled_now(store, wall)
     if question.escalation is not None and answer.edit is None:
         return settle_escalation(

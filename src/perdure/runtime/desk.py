@@ -358,10 +358,14 @@ class Desk(Window, ABC):
         Raises:
             NotFound: there is no such question.
         """
-        question = self._ledger.read(lambda store: store.questions.get(approval_id))
-        if question is None:
-            raise NotFound(f"there is no question {approval_id!r}", next_command="perdure inbox")
-        return question.run_id
+
+        def run_of(store: SqlStore) -> str:
+            question = store.questions.get(approval_id)
+            if question is None:
+                raise finding.no_question(store, approval_id)
+            return question.run_id
+
+        return self._ledger.read(run_of)
 
     def _decide(self, approval_ids: Sequence[str], answer: Answer) -> list[CallRow]:
         self._touch()

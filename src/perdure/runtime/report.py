@@ -13,6 +13,7 @@ from perdure.model.run import Outcome, RunRow, RunStatus, Waiting, WaitReason
 from perdure.model.toolcall import TIMER_NAMESPACE
 from perdure.ports.store import Row
 from perdure.runtime import fork_outputs
+from perdure.runtime.finding import no_call
 from perdure.runtime.lease import Liveness, liveness
 from perdure.runtime.standings import standings, standings_document
 from perdure.runtime.waiting import spaced, waiting, waiting_document
@@ -38,7 +39,7 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
     if row.reason == WaitReason.CRASH_LOOP:
         waits.append(crash_loop(store, row, flags))
     waits.extend(timers(store, row, flags))
-    origin = store.origins.get(run_id)
+    origin, pruned = store.origins.get(run_id), _pruned_note(store, run_id)
     inherited, simulated = store.origins.counts(run_id) if origin.parent_run_id is not None else (0, 0)
     return Outcome(
         run_id=run_id,
@@ -55,11 +56,11 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         attempt=row.attempt,
         waiting_for=tuple(waits),
         workspace=row.workspace,
-        resume_command=resume_command(row, flags),
+        resume_command="" if pruned and row.status is RunStatus.FAILED else resume_command(row, flags),
         error_code=row.error_code,
         error_detail=row.error_detail,
         told_result=store.runs.told_result(run_id),
-        note=_pruned_note(store, run_id)
+        note=pruned
         or interrupted_note(row, life)
         or owner_note(row)
         or cancel_note(store, row)
@@ -238,7 +239,7 @@ def call(store: SqlStore, tool_call_id: str, *, flags: str) -> dict[str, Any]:
     """
     row = store.listed.call(tool_call_id)
     if row is None:
-        raise NotFound(f"there is no call {tool_call_id!r}", next_command="perdure calls ls")
+        raise no_call(store, tool_call_id)
     found = _public(row)
     call_no = found.pop("call_no")
     found["request"] = store.listed.request(call_no)

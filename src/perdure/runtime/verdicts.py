@@ -18,6 +18,7 @@ from perdure.model.run import Authority, RunStatus
 from perdure.model.toolcall import CallRow, CallStatus, Evidence
 from perdure.ports.clock import seconds_between
 from perdure.runtime import answering, escalations, lags, late_reply
+from perdure.runtime.finding import no_call, no_question
 from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.lease import Liveness, liveness, living_children
 from perdure.runtime.left_out import LEFT_OUT, is_open, said_of
@@ -125,7 +126,7 @@ def resolve(store: SqlStore, tool_call_id: str, verdict: Verdict, now: str) -> C
     """
     row = store.calls.by_id(tool_call_id)
     if row is None:
-        raise NotFound(f"there is no call {tool_call_id!r}", next_command="perdure calls ls")
+        raise no_call(store, tool_call_id)
     if verdict.says in ("same", "another"):
         _challenge(store, row, verdict, now)
     elif verdict.says in VERDICTS:
@@ -234,7 +235,7 @@ def answer_question(store: SqlStore, approval_id: str, *, text: str, actor: str,
     """
     question = store.questions.get(approval_id)
     if question is None:
-        raise NotFound(f"there is no question {approval_id!r}", next_command="perdure inbox")
+        raise no_question(store, approval_id)
     if question.escalation is not None:
         retry = escalations.wants_retry(text, question)
         settle_escalation(store, question, retry=retry, actor=actor, reason="", now=now)

@@ -30,6 +30,9 @@ class Exposed:
     is_folder: bool
 
 
+_ANOTHER = "let this user write there, or name a folder that takes files: --state-dir DIR"
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it that are missing, for its owner only; one that is there is left as it is.
 
@@ -44,7 +47,7 @@ def make_folder(folder: Path) -> None:
         if not folder.is_dir():
             raise NotADirectoryError(f"{folder} is no folder")
     except OSError as problem:
-        raise StoreError(f"the state directory {folder} cannot be made: {problem}") from problem
+        raise StoreError(f"the state directory {folder} cannot be made: {problem}", next_command=_ANOTHER) from problem
     refuse_foreign_link(folder)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.cli.words.grammar import Commands, run_id
+from perdure.cli.words.grammar import Commands, quiet, run_id
 
 NOUNS: dict[str, tuple[str, ...]] = {"fork": ()}
 
@@ -17,4 +17,5 @@ def add_to(commands: Commands) -> None:
     )
     fork.add_argument("-i", "--input", metavar="KEY=VALUE", action="append", default=[], help="an input to change")
     fork.add_argument("--run-id", metavar="ID", help="name the fork; the same fork again goes on with it")
+    quiet(fork)
     fork.add_argument("--wait", action="store_true", help="stay until people have answered")

@@ -29,8 +29,9 @@ class Parser(argparse.ArgumentParser):
         head, _, rest = message.partition("unrecognized arguments: ")
         if head or not rest.startswith("--"):
             return ""
-        near = difflib.get_close_matches(rest.split()[0].split("=")[0], list(self._option_string_actions), n=1)
-        return f"; did you mean {near[0]}?" if near else ""
+        bare = {name.lstrip("-"): name for name in self._option_string_actions}
+        near = difflib.get_close_matches(rest.split()[0].split("=")[0].lstrip("-"), bare, n=1)
+        return f"; did you mean {bare[near[0]]}?" if near else ""
 
 
 class Commands:
@@ -79,6 +80,11 @@ def call_id(parser: Parser) -> None:
 def go_on(parser: Parser) -> None:
     """Add ``--resume``."""
     parser.add_argument("--resume", action="store_true", help="then resume the run; its exit code is returned")
+
+
+def quiet(parser: Parser) -> None:
+    """Add ``--quiet``."""
+    parser.add_argument("-q", "--quiet", action="store_true", help="do not show on stderr how the run gets on")
 
 
 def limit(parser: Parser, default: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.cli.words.grammar import Commands, Parser
+from perdure.cli.words.grammar import Commands, quiet
 
 NOUNS: dict[str, tuple[str, ...]] = {"run": (), "resume": ()}
 
@@ -13,7 +13,7 @@ def add_to(commands: Commands) -> None:
     run.add_argument("job", metavar="JOB", help="a job file (YAML or JSON), or FILE.py:function")
     run.add_argument("-i", "--input", metavar="KEY=VALUE", action="append", default=[], help="one input; may be JSON")
     run.add_argument("--run-id", metavar="ID", help="name the run; the same id again attaches or resumes")
-    _quiet(run)
+    quiet(run)
     run.add_argument("--wait", action="store_true", help="stay until people have answered")
     resume = commands.add("resume", "settle what was started and go on with a run", ("run_cmd", "resume"))
     resume.add_argument("run", metavar="RUN", nargs="?", help="the run's id, a unique prefix of it, or @last")
@@ -23,7 +23,7 @@ def add_to(commands: Commands) -> None:
     )
     resume.add_argument("--accept-change", action="store_true", help="go on although the program or its rules changed")
     resume.add_argument("--kill-owner", action="store_true", help="kill the process that owns the run first")
-    _quiet(resume)
+    quiet(resume)
     resume.add_argument("--wait", action="store_true", help="stay until people have answered")
     resume.add_argument(
         "--grant",
@@ -33,7 +33,3 @@ def add_to(commands: Commands) -> None:
         help="let the run use more: minutes calls steps tokens usd retries errors, "
         "deadline=MOMENT or deadline=+2h; several with commas",
     )
-
-
-def _quiet(parser: Parser) -> None:
-    parser.add_argument("-q", "--quiet", action="store_true", help="do not show on stderr how the run gets on")

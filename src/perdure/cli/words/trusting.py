@@ -42,6 +42,7 @@ def add_to(commands: Commands) -> None:
         nargs="?",
         help="PERDURE-NNN, exit-codes, in-doubt, run, …; else a list",
     )
+    told.add_argument("verb", metavar="VERB", nargs="?", help="of a command that has some: perdure help runs ls")
 
 
 def _of(function: str) -> tuple[str, str]:

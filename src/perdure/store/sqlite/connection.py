@@ -12,12 +12,12 @@ from typing import Any, cast
 
 import apsw
 
-from perdure.model.errors import ConstraintViolated, LedgerDamaged, StorageFault, StoreError
+from perdure.model.errors import StoreError
 from perdure.ports.store import Row
 from perdure.store.modes import make_database
 from perdure.store.sqlite import wal_check
 from perdure.store.sqlite.checksums import CHECKSUM_VFS, RESERVED_BYTES, checksum_vfs, is_damage, take_over_pages
-from perdure.store.sqlite.lock_holder import is_stopped, lock_holder
+from perdure.store.sqlite.faults import damaged, fault_of
 from perdure.store.sqlite.mounts import refuse_network_filesystem
 
 BUSY_TIMEOUT_MILLISECONDS = 30_000
@@ -98,7 +98,7 @@ class SqliteConnection:
                 self._open(flags, vfs, busy)
             except apsw.Error as problem:
                 if is_damage(problem):
-                    raise _damaged(path, problem) from problem
+                    raise damaged(path, problem) from problem
                 raise StoreError(f"cannot open the ledger {path}: {problem}") from problem
         self._identity = _file_identity(path)
 
@@ -124,7 +124,7 @@ class SqliteConnection:
             return
         page_bytes, reserved = next(self._execute("PRAGMA page_size"))[0], self._db.reserve_bytes()
         if self.path != ":memory:" and (page_bytes != PAGE_BYTES or reserved not in (0, RESERVED_BYTES)):
-            raise _damaged(self.path, f"its header speaks of pages of {page_bytes} bytes, {reserved} of them reserved")
+            raise damaged(self.path, f"its header speaks of pages of {page_bytes} bytes, {reserved} of them reserved")
         if reserved == RESERVED_BYTES and not checked:
             raise StoreError(
                 f"the ledger {self.path} has a checksum on each page, which this build of apsw cannot keep",
@@ -238,13 +238,7 @@ class SqliteConnection:
             raise self._translate(problem) from problem
 
     def _translate(self, problem: apsw.Error) -> StoreError:
-        if isinstance(problem, apsw.ConstraintError):
-            return ConstraintViolated(f"the ledger refused a row: {problem}")
-        if is_damage(problem):
-            return _damaged(self.path, problem)
-        if isinstance(problem, apsw.BusyError):
-            return _locked(self.path, problem)
-        return StorageFault(f"the ledger could not be read or written: {type(problem).__name__}: {problem}")
+        return fault_of(self.path, problem)
 
     def begin(self) -> None:
         """Begin a writing transaction, waiting for other writers."""
@@ -325,23 +319,6 @@ class SqliteConnection:
                 self._db.close()
 
 
-def _locked(path: str, problem: apsw.Error) -> StorageFault:
-    text = f"the ledger could not be read or written: {type(problem).__name__}: {problem}"
-    holder = lock_holder(path)
-    if holder is None:
-        return StorageFault(text)
-    if not is_stopped(holder):
-        return StorageFault(f"{text}; process {holder} is writing to it")
-    return StorageFault(
-        f"{text}; process {holder} holds its write lock and is stopped",
-        next_command=f"kill -CONT {holder}   # wakes it; or kill -KILL {holder} ends it; then: perdure resume @last",
-    )
-
-
-def _damaged(path: str, what: object) -> LedgerDamaged:
-    return LedgerDamaged(f"the ledger {path} does not hold what was written to it: {what}")
-
-
 def _refuse_damaged_log(path: str) -> None:
     """Refuse before SQLite opens the file: what it does then cannot be undone."""
     if path == ":memory:":
@@ -351,7 +328,7 @@ def _refuse_damaged_log(path: str) -> None:
     except OSError as problem:
         raise StoreError(f"cannot open the ledger {path}: {problem}") from problem
     if found is not None:
-        raise _damaged(path, found)
+        raise damaged(path, found)
 
 
 def _one() -> int:
