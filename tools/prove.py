@@ -183,7 +183,7 @@ PROOFS = {
     "crash": Proof(crash, "real processes killed at every numbered point, for every kind of guarantee", "5 min"),
     "power": Proof(power, "power lost at every write of the ledger: nothing that was promised is gone", "20 s"),
     "storage": Proof(storage, "full disks, EIO, damage, other owners: nothing sent without a record", "1 min"),
-    "logfire": Proof(logfire, "spans with the ids of run, step and call come through the real Logfire", "10 s"),
+    "logfire": Proof(logfire, "spans with the ids of run, step and call come through the real Logfire", "30 s"),
     "soak": Proof(soak, "two kills exhaustively, syscalls, answers, 10,000 random schedules", "1 h"),
 }
 

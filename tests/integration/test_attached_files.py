@@ -98,6 +98,9 @@ def test_a_lost_call_is_sent_again_with_the_bytes_of_the_first_time_or_a_person_
     if changed:
         assert (found.reason, post.sent) == ("in_doubt", ["ann:one"])
         assert "the file report.txt holds sha256 3fc4ccfe" in found.waiting_for[0].summary
+        with open_engine(tmp_path, tools=[post.send]) as engine:
+            (foreseen,) = engine.forecast("r1")["calls"]
+        assert (foreseen["then"], foreseen["why"][:34]) == ("person_asked", "the file report.txt holds sha256 3")
     else:
         assert (found.status, post.sent, len(set(post.keys))) == ("succeeded", ["ann:one", "ann:one"], 1)
 

@@ -57,7 +57,7 @@ class CallFacts:
         probe_exhausted: the probe could not tell, and asking again at once is no use.
         probe_reason: why it could not.
         key_alive_seconds: how long the provider still remembers the key; ``None`` if there is no key.
-        unsendable: why the exact request cannot be made again: a secret in it is not to be had.
+        unsendable: why the exact request cannot be made again: a secret in it is gone, or a file holds other bytes.
         first_was_keyed: the first dispatch already carried the key under this policy (#41).
         attempts_left: requests that the budget still allows.
         wait_seconds: until ``not_before``.

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from perdure.core.budget import Limit
+from perdure.core.codec import decode
 from perdure.core.decide import CallFacts
 from perdure.core.forecast import forecast
 from perdure.core.policy import evaluate
-from perdure.model.errors import NotFound
+from perdure.model.errors import NotFound, SecretUnavailable
 from perdure.model.policy import Decision, Policy
 from perdure.model.run import RunRow, RunStatus
 from perdure.model.toolcall import CallRow, CallStatus, ReplayPolicy
 from perdure.ports.clock import seconds_between
+from perdure.runtime import attached
 from perdure.runtime.approvals import is_stale
 from perdure.runtime.doubts import another_still_sends, attempts_in_all, key_alive_seconds
 from perdure.runtime.lease import living_children
@@ -82,11 +85,21 @@ def _facts(store: SqlStore, run: RunRow, row: CallRow, now: str, decision: Decis
         probe_lag_seconds=decision.probe_lag_seconds if decision is not None else 0.0,
         key_alive_seconds=key_alive_seconds(store, row, now),
         first_was_keyed=row.key_expires_at is not None,
+        unsendable="" if row.key_expires_at is None else _other_bytes(store, run, row),
         attempts_left=attempts_in_all(budgets, decision, granted) - row.attempt,
         wait_seconds=0.0 if row.not_before is None else max(0.0, seconds_between(now, row.not_before)),
         replay_policy=replay_policy,
         still_valid=not is_stale(store, row, now),
     )
+
+
+def _other_bytes(store: SqlStore, run: RunRow, row: CallRow) -> str:
+    """Return why the exact request cannot be sent again, as far as it can be told without its secrets."""
+    try:
+        recorded = attached.taken_out(decode(store.calls.request(row.call_no)))[1]
+    except SecretUnavailable as problem:
+        return str(problem)
+    return attached.changed(Path(run.workspace), recorded)
 
 
 def _still_sent(store: SqlStore, run: RunRow, row: CallRow) -> bool:
