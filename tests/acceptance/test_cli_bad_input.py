@@ -144,11 +144,11 @@ JOBS = (
 )
 IDS = (
     Bad(("resume", "nobody"), "no run begins with 'nobody'", 3, "PERDURE-141"),
-    Bad(("resume", ""), "no run begins with ''", 3, "PERDURE-141"),
+    Bad(("resume", ""), "the id of a run is empty", 3, "PERDURE-141"),
     Bad(("runs", "show", "do"), "several runs begin with 'do'", 3, "PERDURE-141"),
     Bad(("calls", "ls", "nobody"), "nobody", 3, "PERDURE-141"),
     Bad(("calls", "show", "done.99"), "there is no call 'done.99'", 3, "PERDURE-141"),
-    Bad(("calls", "explain", "done"), "there is no call 'done'", 3, "PERDURE-141"),
+    Bad(("calls", "explain", "done"), "'done' is a run", 3, "PERDURE-141"),
     Bad(("resolve", "done.99", "--happened"), "there is no call", 3, "PERDURE-141"),
     Bad(("approve", "nothing"), "there is no question 'nothing'", 3, "PERDURE-141"),
     Bad(("resolve", "doubt.2"), "--happened"),
@@ -216,7 +216,7 @@ def check(bad: Bad, before: Before, folder: Path) -> None:
     said = desk.type(*typed[:split], "-o", "json", *typed[split:], env=bad.env)
     said.is_error(bad.exit_code, bad.code)
     assert bad.says in said.err, said.err
-    assert set(said.document) - {"errors"} == {"schema", "code", "message", "safe", "next"}
+    assert set(said.document) - {"errors", "differences"} == {"schema", "code", "message", "safe", "next"}
     assert said.document["schema"] == "perdure.error/v1"
     assert (said.document["code"], bad.says in said.document["message"]) == (bad.code, True), said.out
     assert json.dumps(desk.rows()) == (before.rows if bad.ledger else "{}")
