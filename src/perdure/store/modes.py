@@ -33,8 +33,11 @@ class Exposed:
 _ANOTHER = "let this user write there, or name a folder that takes files: --state-dir DIR"
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> list[Path]:
     """Make a folder, and those above it that are missing, for its owner only; one that is there is left as it is.
+
+    Returns:
+        The folders that were made, the outermost first; their names are not on the disk yet.
 
     Raises:
         StoreError: it cannot be made, or a link to somebody else's folder stands there.
@@ -49,6 +52,7 @@ def make_folder(folder: Path) -> None:
     except OSError as problem:
         raise StoreError(f"the state directory {folder} cannot be made: {problem}", next_command=_ANOTHER) from problem
     refuse_foreign_link(folder)
+    return missing[::-1]
 
 
 def make_workspace(folder: Path) -> None:

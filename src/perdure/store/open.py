@@ -60,8 +60,9 @@ def open_store(
     """
     path = sqlite_path(url)
     new = path == ":memory:" or not os.path.exists(path)
+    made: list[Path] = []
     if path != ":memory:":
-        make_folder(Path(path).absolute().parent)
+        made = make_folder(Path(path).absolute().parent)
         make_database(Path(path).absolute())
         key_path = key_path or Path(path).absolute().with_name(KEY_NAME)
     vault = Vault(key_path, redactor or Redactor())
@@ -83,7 +84,8 @@ def open_store(
         connection.close()
         raise StoreError(f"the ledger {path} cannot be used: {problem}") from problem
     if new and path != ":memory:":
-        sync_folder(Path(path).absolute().parent)
+        for folder in (*(item.parent for item in made), Path(path).absolute().parent):
+            sync_folder(folder)
     return store
 
 

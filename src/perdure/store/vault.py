@@ -94,7 +94,7 @@ class Vault:
         self.expected = known
         if known is None and self.path is not None and self.path.exists():
             with suppress(StoreError):
-                found = self._read()
+                found = self._found()
                 self.unwitnessed = found.name if found is not None else None
 
     def digest(self, data: bytes) -> str:
@@ -126,7 +126,7 @@ class Vault:
 
     def _made(self) -> Cipher:
         if self._key is None:
-            found = self._read()
+            found = self._found()
             if found is None and self.expected is not None:
                 raise self._gone()
             self._key = found or self._make()
@@ -162,6 +162,17 @@ class Vault:
         if len(found) != KEY_BYTES:
             raise StoreError(f"{self.path} is no key: it has {len(found)} bytes, not {KEY_BYTES}")
         return Cipher(found)
+
+    def _found(self) -> Cipher | None:
+        """Return the key that is there, once its name is on the disk.
+
+        Who made it may have been killed before that, or may be about to do it: no row may be hidden with a key that a
+        loss of power could still take away.
+        """
+        found = self._read()
+        if found is not None and self.path is not None:
+            _sync(self.path.parent)
+        return found
 
     def _make(self) -> Cipher:
         """Make a key; of two processes that make one at the same time the first wins, and both use its key."""
