@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -172,7 +171,6 @@ def test_a_second_signal_leaves_at_once_and_a_child_that_lives_on_is_quarantined
     family.process.send_signal(number)
     assert family.process.stderr is not None
     assert "stopping" in family.process.stderr.readline()
-    begun = time.monotonic()
 
     def left() -> bool:
         family.process.send_signal(number)  # what comes within half a second of the first is the same wish
@@ -181,8 +179,7 @@ def test_a_second_signal_leaves_at_once_and_a_child_that_lives_on_is_quarantined
     wait_until(left, "a later signal is obeyed at once")
     assert family.process.returncode == LEFT_BY_SIGNAL[number]
     assert any("left at once" in line and "perdure resume job" in line for line in family.process.stderr)
-    assert time.monotonic() - begun < 3, "it did not wait for what is in flight"
-    assert family.child_lives
+    assert family.child_lives, "it did not wait for what is in flight"
     waits = bench.live(family.resume, {})
     assert (waits.exit_code, waits.says["reason"]) == (7, "in_doubt"), waits
     bench.provider.release()

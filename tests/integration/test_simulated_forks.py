@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from perdure import ToolFailed, tool
 from perdure.model.errors import (
     SimulationMissing,
@@ -76,6 +78,57 @@ def test_a_definite_failure_of_the_parent_fails_again_in_a_simulation_and_is_tri
         broken.clear()
         live = engine.fork("p", effects="live", main=main)
     assert (live.status, live.result) == ("succeeded", "charged")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_live_fork_uses_no_value_that_came_from_a_simulated_effect(tmp_path: Path, is_async: bool) -> None:
+    """A memo, a read and a file made after a simulated call hold what it gave back, and no argument shows it."""
+    outside, read = Outside(), list[str]()
+    send = mailer(outside)
+    last = {"receipt": ""}
+
+    @tool(name="look", side_effect_class="read_only")
+    def look() -> str:
+        read.append(last["receipt"])
+        return f"looked at {last['receipt']}"
+
+    @send.simulate
+    def pretend(to: str, body: str = "") -> str:
+        return "as if"
+
+    def told(run: Any) -> str:
+        (run.workspace / "told.txt").write_text(last["receipt"], "utf-8")
+        return f"told of {last['receipt']}"
+
+    def main(run: Any) -> list[str]:
+        before = run.memo("before", lambda: "the same")
+        last["receipt"] = send("a")
+        after = run.memo("after", lambda: told(run))
+        seen = look()
+        run.checkpoint()
+        return [before, after, seen]
+
+    async def main_async(run: Any) -> list[str]:
+        before = await run.memo("before", lambda: "the same")
+        last["receipt"] = await run.call(send, "a")
+        after = await run.memo("after", lambda: told(run))
+        seen = await run.call(look)
+        await run.checkpoint()
+        return [before, after, seen]
+
+    chosen = main_async if is_async else main
+    with open_engine(tmp_path) as engine:
+        engine.run(lambda run: "nothing yet", run_id="p")
+        trial = engine.fork("p", at="start", main=chosen, new_run_id="f")
+        assert trial.result == ["the same", "told of as if", "looked at as if"]
+        plan = engine.fork_plan("f", effects="live")
+        assert [row.tool_name for row in plan.receipts] == ["before"]
+        live = engine.fork("f", effects="live", main=chosen, new_run_id="g")
+        assert live.result == ["the same", "told of sent 1", "looked at sent 1"]
+        assert (Path(live.workspace) / "told.txt").read_text("utf-8") == "sent 1"
+        again = engine.fork("f", main=chosen, new_run_id="h")
+        assert again.result == trial.result
+    assert (outside.sent, read) == (["a:"], ["as if", "sent 1"])
 
 
 def test_a_live_fork_of_a_simulated_one_takes_nothing_for_done_that_was_only_simulated(tmp_path: Path) -> None:

@@ -66,10 +66,24 @@ def _stands(row: CallRow, point: ForkPoint) -> bool:
     return number_of(row.tool_call_id) < point.next_number and row.finished_at <= point.moment
 
 
+def first_simulated(rows: Sequence[CallRow]) -> CallRow | None:
+    """Return the first call of a run that was only simulated: what was made after it may rest on its value."""
+    simulated = (row for row in rows if row.simulated and row.status.settled)
+    return min(simulated, key=lambda row: number_of(row.tool_call_id), default=None)
+
+
 def _unreal(rows: Sequence[CallRow]) -> set[str]:
-    """Return the rows that were simulated, and the finished calls around them, whose values rest on them."""
+    """Return the rows that were simulated, the finished calls around them, and all that was asked for after them.
+
+    A program passes values on in ways that no argument shows: a memo computed, a file written or a model asked after a
+    simulated call may hold what that call gave back.
+    """
     known = {row.tool_call_id: row for row in rows}
-    found: set[str] = set()
+    first = first_simulated(rows)
+    if first is None:
+        return set()
+    number = number_of(first.tool_call_id)
+    found = {row.tool_call_id for row in rows if number_of(row.tool_call_id) >= number}
     for row in rows:
         if row.simulated or row.same_as in found:
             found.add(row.tool_call_id)

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from perdure.core.forking import first_simulated
+from perdure.model.fork import ForkEffects
 from perdure.model.toolcall import INNER_NAMESPACES, CallStatus, SideEffectClass
 from perdure.ports.clock import FOREVER, format_time
 from perdure.runtime.life import Life
@@ -51,11 +53,18 @@ def bring_files(life: Life) -> None:
 def _recorded_later(life: Life, store: SqlStore) -> tuple[str, dict[str, set[str]]]:
     """Return the moment of the checkpoint, and the hashes of each file that the parent recorded after it."""
     point = store.origins.checkpoint(life.origin.forked_from or "")
+    parent = life.origin.parent_run_id or ""
     found: dict[str, set[str]] = defaultdict(set)
-    for path, sha256, _, created_at in store.steps.artifacts(life.origin.parent_run_id or ""):
-        if point is not None and created_at > point.created_at:
+    if point is None:
+        return "", found
+    moment = point.created_at
+    if life.origin.fork_effects is ForkEffects.LIVE:
+        simulated = first_simulated(store.origins.calls(parent))
+        moment = moment if simulated is None else min(moment, simulated.prepared_at or moment)
+    for path, sha256, _, created_at in store.steps.artifacts(parent):
+        if created_at > moment:
             found[path].add(sha256)
-    return ("" if point is None else point.created_at), found
+    return moment, found
 
 
 def _written(file: Path) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.codec import decode, encode, from_tagged
-from perdure.core.forking import BEGINNING, ForkPoint, inherited, point_of
+from perdure.core.forking import BEGINNING, ForkPoint, first_simulated, inherited, point_of
 from perdure.core.identity import idempotency_key
 from perdure.model.errors import NotFound, SpecError, SpecMismatch
 from perdure.model.fork import Checkpoint, ForkEffects, Origin, RunMode
@@ -36,6 +36,7 @@ class ForkPlan:
         effects: what becomes of calls with an effect.
         receipts: the rows that are inherited.
         later: effects of the parent, and of its own parents, that are not inherited: done, or maybe done.
+        real_until: when the parent began to simulate, where this fork is live: nothing from then on is inherited.
     """
 
     parent: RunRow
@@ -43,6 +44,7 @@ class ForkPlan:
     effects: ForkEffects
     receipts: tuple[CallRow, ...]
     later: tuple[CallRow, ...]
+    real_until: str | None = None
 
     @property
     def point(self) -> ForkPoint:
@@ -72,7 +74,13 @@ def plan(store: SqlStore, parent: RunRow, at: str | None, effects: ForkEffects) 
         for row in store.origins.later_effects("", run_id)
         if row.tool_call_id not in have
     ]
-    return replace(drawn, receipts=tuple(receipts), later=tuple(sorted(later, key=lambda row: row.call_no)))
+    simulated = first_simulated(rows) if live else None
+    return replace(
+        drawn,
+        receipts=tuple(receipts),
+        later=tuple(sorted(later, key=lambda row: row.call_no)),
+        real_until=None if simulated is None else simulated.prepared_at,
+    )
 
 
 def _checkpoint(store: SqlStore, parent: RunRow, at: str | None) -> Checkpoint | None:
@@ -164,6 +172,8 @@ def create(store: SqlStore, drawn: ForkPlan, new_row: Mapping[str, Any], ledger_
     store.runs.insert(**new_row)
     origin = store.origins.get(drawn.parent.run_id)
     session = drawn.checkpoint.provider_session_id if drawn.checkpoint is not None else None
+    if drawn.real_until is not None and drawn.real_until <= drawn.point.moment:
+        session = None  # a conversation that has read simulated results
     store.origins.set(
         run_id,
         Origin(
@@ -251,8 +261,9 @@ def _response(store: SqlStore, row: CallRow, ids: Mapping[str, str]) -> str | No
 
 
 def _inherit_artifacts(store: SqlStore, drawn: ForkPlan, run_id: str, now: str) -> None:
+    real_until = drawn.real_until
     for path, sha256, size_bytes, created_at in list(store.steps.artifacts(drawn.parent.run_id)):
-        if created_at <= drawn.point.moment:
+        if created_at <= drawn.point.moment and (real_until is None or created_at < real_until):
             store.steps.add_artifact(run_id, 0, path=path, sha256=sha256, size_bytes=size_bytes, now=now)
 
 
