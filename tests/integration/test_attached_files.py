@@ -61,6 +61,8 @@ def test_the_same_bytes_meet_their_receipt_and_others_are_asked_about(tmp_path: 
     assert (again.status, again.replayed, post.sent) == ("failed", 1, ["ann:one"])
     changed = live(tmp_path, sending(post, "two"), resume=True)
     assert (changed.status, changed.reason, post.sent) == ("waiting", "challenge", ["ann:one"])
+    told = changed.waiting_for[0].summary
+    assert 'to="ann") with report.txt (sha256 3fc4ccfe)' in told and "with report.txt (sha256 7692c3ad) at" in told
     with open_engine(tmp_path) as engine:
         engine.resolve(changed.waiting_for[0].tool_call_id, "another")
         assert engine.resume("r1", main=sending(post, "two")).result == "sent 2"
@@ -233,7 +235,7 @@ def test_a_model_that_writes_and_sends_at_once_is_told_of_the_same_bytes_and_may
 
     _, sent, again, _, other = live(tmp_path, main).result
     assert sent == "sent 1"
-    assert "This was done before" in again
+    assert "This was done before" in again and "with report.txt (sha256 7692c3ad) was done at" in again
     assert ("This was done before" in other) is (scope is not None)
     assert post.sent == (["ann:one"] if scope else ["ann:one", "ann:two"])
 
