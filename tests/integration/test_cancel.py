@@ -100,7 +100,7 @@ def cancelled_from_elsewhere(folder: Path, begun: threading.Event, go_on: thread
     """Cancel, as another process would, once the agent is at work, and let it go on then."""
 
     def act() -> None:
-        begun.wait(5)
+        assert begun.wait(600)
         with open_engine(folder) as other:
             assert other.cancel("r1", actor="ann").status == "running"
         go_on.set()

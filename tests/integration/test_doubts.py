@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -189,24 +190,25 @@ def test_a_late_tool_failed_of_a_sender_past_its_timeout_is_its_outcome(tmp_path
     def send() -> str:
         requests.append(1)
         if len(requests) == 1:
-            time.sleep(0.08)
+            with open_engine(tmp_path) as beside:
+                while beside.calls("r1")[0]["status"] != "in_doubt":
+                    time.sleep(0.005)
             raise ToolFailed("it was refused, slowly")
         return "sent"
 
-    outcome = live(tmp_path, lambda run: send())
+    outcome = live(tmp_path, lambda run: send(), tuning=replace(FAST, sender_grace_seconds=600))
     assert (outcome.result, len(requests)) == ("sent", 2)
 
 
 def test_what_a_sender_brings_back_after_its_life_has_ended_settles_the_call(tmp_path: Path) -> None:
     """Nobody has to be asked about what the process itself has heard since."""
-    may_return, returned = threading.Event(), threading.Event()
+    may_return = threading.Event()
     requests: list[int] = []
 
     @tool(side_effect_class="external", timeout="20ms")
     def send() -> str:
         requests.append(1)
-        may_return.wait(5)
-        threading.Timer(0.05, returned.set).start()
+        may_return.wait(600)
         return "sent late"
 
     with open_engine(tmp_path) as engine:
@@ -215,7 +217,6 @@ def test_what_a_sender_brings_back_after_its_life_has_ended_settles_the_call(tmp
         with pytest.raises(VerdictRefused):
             engine.resolve("r1.1", "did_not_happen")
         may_return.set()
-        returned.wait(5)
         while engine.inbox():
             time.sleep(0.01)
         assert engine.outcome("r1").status == "queued"
