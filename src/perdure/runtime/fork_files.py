@@ -25,7 +25,8 @@ def bring_files(life: Life) -> None:
 
     A file that has other bytes now, or is gone, is left out: a call whose receipt names it is made again, for anything
     else there is a warning. One that was recorded later, as expected outputs are where a run ends, was there by then
-    if it was not written since. The folder is put in place by one rename, so that a crash leaves all of it or nothing.
+    if it was not written since: its time of change says so, to the few milliseconds that a file system knows of. The
+    folder is put in place by one rename, so that a crash leaves all of it or nothing.
     """
     if life.workspace.exists():
         return
