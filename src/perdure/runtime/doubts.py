@@ -133,7 +133,7 @@ def another_still_sends(sent_by: LifeRow, row: CallRow) -> bool:
 
 def attempts_allowed(life: Life, row: CallRow, decision: Decision | None) -> int:
     """Return how many requests a call may cost in all; before it may cost no more the ledger is asked for grants."""
-    budgets = life.spec.get("budgets") or {}
+    budgets = life.section("budgets")
     allowed = attempts_in_all(budgets, decision, life.account.retries)
     if row.attempt < allowed:
         return allowed
