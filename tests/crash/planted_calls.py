@@ -13,7 +13,7 @@ from perdure.model.policy import Decision
 from perdure.model.toolcall import ReplayPolicy, SideEffectClass
 from perdure.ports.tool import Probe
 from perdure.runtime import claim as claiming
-from perdure.runtime import doubts, gateway, guarding, invoke, life, recording, runner, starting
+from perdure.runtime import doubts, gateway, guarding, invoke, life, recording, request, runner, starting
 from perdure.runtime.actions import LIVING_SENDERS, Ended, Outcome
 from perdure.runtime.request import positional_and_keywords
 from perdure.store.calls import CallRows
@@ -69,6 +69,12 @@ def a_probe_needs_no_reference() -> None:
     doubts._whose_is_it = its_own
     recording._weigh = lambda store, row, answer: (answer.verdict, "")
     recording.store_probe = lambda life, store, row, answer: honest(life, store, row, replace(answer, ref=None))
+
+
+@planting("gateway", COUNTED)
+def a_file_is_known_by_its_name() -> None:
+    """What a file holds is no part of a call: other bytes under the same name meet the receipt of the first."""
+    request.digests = lambda *_: {}
 
 
 @planting("settle", COUNTED)

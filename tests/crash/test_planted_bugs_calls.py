@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import perdure
 from tests.crash.child import Order
 from tests.crash.failing_disk import FAULT_VARIABLE
 from tests.crash.loop import Bench, Program
@@ -136,6 +137,19 @@ def another_text(bench: Bench, tag: str, bug: str | None) -> Counts:
     return bench.counts(tag)
 
 
+def another_file(bench: Bench, tag: str, bug: str | None) -> Counts:
+    """Life 2 encloses other bytes under the same name; whoever is asked knows that they are not those of Monday."""
+    order = order_of(bench, "another_file", tag)
+    assert live(bench, order, bug).says["status"] == "failed"
+    second = live(bench, order, bug, resume=True)
+    if second.says["status"] == "waiting":
+        with perdure.open(state_dir=order.state_dir) as engine:
+            engine.resolve(second.says["waiting_for"][0]["tool_call_id"], "another")
+        second = live(bench, order, bug, resume=True)
+    assert second.exit_code == 0, second
+    return bench.counts(tag)
+
+
 def full_disk(bench: Bench, tag: str, bug: str | None) -> Counts:
     """No room for the record of the first mail."""
     state = bench.folder / tag
@@ -165,6 +179,7 @@ BY_COUNT = [
     Shown("a_key_lives_for_ever", forgotten_key, {"paid": 1}, {"paid": 2}),
     Shown("a_probe_needs_no_reference", second_refused, {"reminder": 2}, {"reminder": 1}),
     Shown("references_are_shared", second_refused, {"reminder": 2}, {"reminder": 1}),
+    Shown("a_file_is_known_by_its_name", another_file, {"monday": 1, "tuesday": 1}, {"monday": 1}),
     Shown("a_verdict_outlives_its_pair", another_text, {"first": 1, "second": 1}, {"first": 2, "second": 2}),
     Shown("a_doubt_holds_nobody_back", beside_a_doubt, {"lost": 1}, {"lost": 1, "other": 1}),
     Shown("what_nobody_classified_is_taken_for_a_read", nobody_knows, {"sent": 1}, {"sent": 2}),

@@ -151,6 +151,21 @@ def another_text(run: Any) -> str:
     return "done"
 
 
+@tool(side_effect_class="external", scope=["to"], files=["path"])
+def enclosing(url: str, to: str, path: str, *, call: CallContext) -> dict[str, Any]:
+    """What is sent is what the file holds."""
+    return answered(post(f"{url}/plain", {"what": f"{to}:{(call.workspace / path).read_text('utf-8')}"}), 201)
+
+
+def another_file(run: Any) -> str:
+    """Each life writes the report of its day under the same name, and sends it."""
+    (run.workspace / "report.txt").write_text("monday" if run.attempt == 1 else "tuesday", "utf-8")
+    enclosing(run.inputs["url"], run.inputs["tag"], "report.txt")
+    if run.attempt == 1:
+        raise NoAnswer("the first life ends here")
+    return "done"
+
+
 @tool(side_effect_class="external", scope=["what"])
 def referenced(url: str, what: str) -> dict[str, Any]:
     """Nothing can be asked; the provider's id comes with the reply."""
