@@ -36,7 +36,7 @@ from perdure.runtime.lease import mark_children, this_process
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings, Tuning
 from perdure.runtime.phases import Critic, critic_for
-from perdure.runtime.program import load_program, refuse_uncallable
+from perdure.runtime.program import load_program, refuse_uncallable, untouched
 from perdure.runtime.registry import Registry
 from perdure.runtime.retention import Retention
 from perdure.runtime.runner import Job, Runner
@@ -340,9 +340,10 @@ class Engine(ForkDesk, BudgetDesk, GoingOn, Trust, Retention):
             self._ledger.read(lambda store: refuse_pruned(store, row.run_id))
         spec = spec_of(row)
         own_policies: Sequence[Path] = ()
-        if main is None:
-            main, own_policies = self._load_main(row, spec, registry)
-        refuse_uncallable(main, safe="The run is untouched.")
+        with untouched():
+            if main is None:
+                main, own_policies = self._load_main(row, spec, registry)
+            refuse_uncallable(main)
         registry.add_reachable(main)
         policy = self._policy_of(row, own_policies)
         critic = critic_for(row, spec_of(row), main)

@@ -186,7 +186,7 @@ def test_a_main_that_has_lost_its_parameter_leaves_the_run_as_it_was(tmp_path: P
         waits = engine.run(lambda run: run.ask("which?"), run_id="r1")
         with pytest.raises(SpecError, match="takes none") as caught:
             engine.resume("r1", main=lambda: None)
-        assert caught.value.safe == "The run is untouched."
+        assert caught.value.safe == "The run is untouched, and nothing was sent."
         assert engine.outcome("r1").attempt == waits.attempt
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,53 @@ def test_a_failed_run_whose_bodies_are_gone_offers_no_resume(
     _, out, _ = desk.type("runs", "show", "bad", "-o", "json")
     assert json.loads(out)["resume_command"] is None
     assert "error      ValueError\n" in desk.type("runs", "show", "bad")[1]
+
+
+# --- words that have a meaning, and none here --------------------------------------------------------------------
+
+
+def test_forever_is_no_age_of_a_run(desk: Desk) -> None:
+    code, said, _ = desk.told("db prune --older-than forever --dry-run")
+    assert (code, said) == (2, "older_than: no run ended for ever ago; write something like 30d")
+
+
+def test_what_cannot_be_granted_is_not_offered_again(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    (tmp_path / "wrong_grants.py").write_text("def main(run): raise ValueError('bad')\n", "utf-8")
+    text = "name: g\nagent: {python: 'wrong_grants:main'}\nbudgets: {max_tool_calls: 5}\n"
+    (tmp_path / "g.job.yaml").write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    desk = Desk(tmp_path, capsys)
+    assert desk.type("run", "g.job.yaml", "--run-id", "r1")[0] == 1
+    for grant, offered in (
+        ("deadline=+2h", "perdure resume r1"),
+        ("tokens=5", "perdure resume r1"),
+        ("calls=x", "perdure resume r1 --grant calls=…"),
+        ("callz=5", "perdure resume r1 --grant calls=…"),
+    ):
+        assert desk.told(f"resume r1 --grant {grant}")[::2] == (2, offered)
+
+
+def test_a_program_that_cannot_be_loaded_is_told_with_its_line_and_leaves_the_run_untouched(
+    tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    program = tmp_path / "wrong_program.py"
+    program.write_text("def main(run): raise ValueError('bad')\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    desk = Desk(tmp_path, capsys)
+    assert desk.type("run", "wrong_program.py:main", "--run-id", "r1")[0] == 1
+    sys.modules.pop("wrong_program")
+    for text, place in (
+        ("def main(:\n", "wrong_program.py:1:10: "),
+        ("def main(run): ...\nx = [\n  1 / 0]\n", "wrong_program.py:3:3: "),
+    ):
+        program.write_text(text, "utf-8")
+        code, out, said = desk.type("resume", "r1", "-o", "json")
+        assert (code, said.splitlines()[0].startswith(f"error[PERDURE-131]: {place}agent: cannot load")) == (2, True), (
+            said
+        )
+        assert "  safe: The run is untouched, and nothing was sent." in said
+        assert json.loads(out)["errors"][0]["line"] == int(place.split(":")[1])
+    assert json.loads(desk.type("runs", "show", "r1", "-o", "json")[1])["attempt"] == 1
 
 
 # --- places that cannot be written -------------------------------------------------------------------------------

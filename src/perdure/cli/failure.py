@@ -61,6 +61,6 @@ def _described(problem: BaseException, flags: str) -> tuple[int, Mapping[str, An
 
 def with_flags(command: str, flags: str) -> str:
     """Return a line in which every ``perdure`` command reaches the same ledger."""
-    if not flags or flags in command:
+    if not flags or flags in command or command.endswith("--help"):  # help needs no ledger
         return command
     return _COMMAND.sub(lambda _: f"perdure {flags} ", command)

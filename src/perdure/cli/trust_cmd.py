@@ -55,7 +55,8 @@ def verify(options: argparse.Namespace, output: Output) -> int:
     document = verify_document(found)
     output.answer(document, lambda: _verified(found))
     if found.in_doubt:
-        note(f"{len(found.in_doubt)} calls are in doubt; they wait in: perdure inbox {flags_of(options)}".rstrip())
+        calls = "1 call is" if len(found.in_doubt) == 1 else f"{len(found.in_doubt)} calls are"
+        note(f"{calls} in doubt, see: perdure inbox {flags_of(options)}".rstrip())
     return 0 if found.ok else 1
 
 

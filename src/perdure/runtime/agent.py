@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import inspect
+import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from importlib.machinery import ModuleSpec
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.model.errors import SpecError
-from perdure.model.problem import did_you_mean
+from perdure.model.problem import Problem, did_you_mean
 
 loading: ContextVar[bool] = ContextVar("perdure_loading", default=False)
 """True while an agent's file is imported, so that a ``perdure.run(...)`` at its end does not start a second run."""
@@ -41,14 +43,35 @@ def load_agent(target: str, folder: Path, role: str = "agent") -> Callable[..., 
     try:
         namespace = _load_file(folder / place) if place.endswith(".py") else names_of_module(place)
     except Exception as problem:
-        raise SpecError(
-            [f"{role}: cannot load {target!r} from {folder}: {type(problem).__name__}: {problem}"]
-        ) from problem
+        said = f"{role}: cannot load {target!r} from {folder}: {type(problem).__name__}: {problem}"
+        raise SpecError([Problem(*_raised_at(problem, folder), said)]) from problem
     found = namespace.get(name)
     if not callable(found):
         raise SpecError([f"{role}: {place} has no function {name!r}{_nearest(name, namespace)}"])
     function: Callable[..., Any] = found
     return function
+
+
+def _raised_at(problem: Exception, folder: Path) -> tuple[str, int, int]:
+    """Return file, line and column of a mistake that loading has found; an empty file where it is in none of these."""
+    if isinstance(problem, SyntaxError) and problem.filename is not None:
+        return near_path(problem.filename), problem.lineno or 0, problem.offset or 1
+    own = [
+        frame
+        for frame in traceback.extract_tb(problem.__traceback__)
+        if Path(frame.filename).is_relative_to(folder) and not frame.filename.startswith(_NOT_THEIRS)
+    ]
+    return (near_path(own[-1].filename), own[-1].lineno or 0, (own[-1].colno or 0) + 1) if own else ("", 0, 0)
+
+
+_NOT_THEIRS = (str(Path(__file__).parents[1]), str(Path(sys.prefix)))
+"""Where no mistake of the program is: here, and in what is installed."""
+
+
+def near_path(file: str) -> str:
+    """Return the path of a file as somebody in the working directory types it."""
+    near = os.path.relpath(file)
+    return file if near.startswith("..") else near
 
 
 def _nearest(name: str, namespace: Mapping[str, Any]) -> str:

@@ -81,13 +81,20 @@ def _checked(run: RunRow, given: Mapping[str, object], now: str) -> dict[str, st
     if not given:
         problems.append("nothing is granted")
     if problems:
-        granted = " ".join(f"--grant {name}=…" for name in given) or "--grant calls=50"
+        may = [str(limit) for limit in Limit if _grantable(budgets, limit)]
+        may += [DEADLINE] if run.deadline_at is not None else []
+        meant = [near[0] for name in given if (near := difflib.get_close_matches(name, may, n=1))]
+        granted = " ".join(f"--grant {name}=…" for name in meant)
         raise UsageError(
             "; ".join(problems),
             safe="Nothing was recorded.",
-            next_command=f"perdure resume {shlex.quote(run.run_id)} {granted}   # corrected",
+            next_command=f"perdure resume {shlex.quote(run.run_id)} {granted}".rstrip(),
         )
     return amounts
+
+
+def _grantable(budgets: Mapping[str, object], limit: Limit) -> bool:
+    return limit is Limit.RETRIES or budgets.get(KEYS[limit]) is not None
 
 
 def _amount(budgets: Mapping[str, object], name: str, amount: object) -> str:
@@ -96,7 +103,7 @@ def _amount(budgets: Mapping[str, object], name: str, amount: object) -> str:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise BadGrant(f"{name!r} is nothing that can be granted{hint} ({', '.join(NAMES)})")
     limit = Limit(name)
-    if limit is not Limit.RETRIES and budgets.get(KEYS[limit]) is None:
+    if not _grantable(budgets, limit):
         raise BadGrant(f"the job has no {KEYS[limit]}, so there is nothing to add {name} to")
     return str(checked_amount(limit, amount))
 

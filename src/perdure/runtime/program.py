@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from perdure.model.errors import SpecError
 from perdure.model.problem import Problem
-from perdure.runtime.agent import load_agent
+from perdure.runtime.agent import load_agent, near_path
 from perdure.runtime.registry import Registry, is_tool, tools_of_module
 
 Main = Callable[..., Any]
@@ -52,11 +51,18 @@ def _placed(key: str, place: Place) -> Generator[None]:
         raise SpecError(found, next_command=problem.next_command) from problem.__cause__
 
 
-def refuse_uncallable(main: Main, *, safe: str | None = None) -> None:
-    """Refuse a main that the run cannot be given to.
+@contextmanager
+def untouched() -> Generator[None]:
+    """Let an error of a program say that the run, which is there already, is as it was."""
+    try:
+        yield
+    except SpecError as problem:
+        problem.safe = "The run is untouched, and nothing was sent."
+        raise
 
-    Args:
-        safe: what is certain now; that there is no run, when left out.
+
+def refuse_uncallable(main: Main) -> None:
+    """Refuse a main that the run cannot be given to.
 
     Raises:
         SpecError: it takes another number of arguments, or its body would not be entered; with the function's place.
@@ -66,7 +72,7 @@ def refuse_uncallable(main: Main, *, safe: str | None = None) -> None:
         return
     file, line, col = place_of(main)
     next_command = "correct the function, and run the same command again"
-    raise SpecError([Problem(file, line, col, f"agent: {said}")], safe=safe, next_command=next_command)
+    raise SpecError([Problem(file, line, col, f"agent: {said}")], next_command=next_command)
 
 
 def _unsuited(main: Main) -> str | None:
@@ -116,5 +122,4 @@ def place_of(function: Callable[..., Any]) -> tuple[str, int, int]:
         return "", 0, 0
     words = ("def ", "async def ", "class ")
     at = next((number for number, line in enumerate(lines) if line.lstrip().startswith(words)), 0)
-    near = os.path.relpath(file)
-    return file if near.startswith("..") else near, first + at, len(lines[at]) - len(lines[at].lstrip()) + 1
+    return near_path(file), first + at, len(lines[at]) - len(lines[at].lstrip()) + 1

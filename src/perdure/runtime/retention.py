@@ -81,6 +81,8 @@ class Retention:
             seconds = parse_duration(older_than)
         except ValueError as problem:
             raise UsageError(f"older_than: {problem}") from None
+        if seconds == float("inf"):
+            raise UsageError("older_than: no run ended for ever ago; write something like 30d")
         before = after(self._around.clock.now(), -seconds)
         found = self._ledger.read(lambda store: store.pruning.candidates(before))
         needs = {run_id: self._needed_by(run_id) for run_id, _ in found}
