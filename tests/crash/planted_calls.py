@@ -12,8 +12,19 @@ from perdure.model.errors import StoreError
 from perdure.model.policy import Decision
 from perdure.model.toolcall import ReplayPolicy, SideEffectClass
 from perdure.ports.tool import Probe
+from perdure.runtime import (
+    answers_of_probes,
+    doubts,
+    gateway,
+    guarding,
+    invoke,
+    life,
+    recording,
+    request,
+    runner,
+    starting,
+)
 from perdure.runtime import claim as claiming
-from perdure.runtime import doubts, gateway, guarding, invoke, life, recording, request, runner, starting
 from perdure.runtime.actions import LIVING_SENDERS, Ended, Outcome
 from perdure.runtime.request import positional_and_keywords
 from perdure.store.calls import CallRows
@@ -54,21 +65,21 @@ def a_probe_is_asked_beside_a_twin() -> None:
 @planting("settle", COUNTED)
 def a_key_lives_for_ever() -> None:
     """The same key is sent again after the provider has forgotten it."""
-    doubts._key_alive_seconds = lambda life, row, now: 3600.0
+    doubts.key_alive_seconds = lambda store, row, now: 3600.0
 
 
 @planting("settle", COUNTED)
 def a_probe_needs_no_reference() -> None:
     """Whatever effect the probe finds is taken for the one whose outcome was lost."""
-    honest = recording.store_probe
+    honest = answers_of_probes.store_probe
 
     def its_own(life: Any, row: Any, function: Any, answer: Probe) -> Any:
         yield from ()
         return answer
 
     doubts._whose_is_it = its_own
-    recording._weigh = lambda store, row, answer: (answer.verdict, "")
-    recording.store_probe = lambda life, store, row, answer: honest(life, store, row, replace(answer, ref=None))
+    answers_of_probes._weigh = lambda store, row, answer: (answer.verdict, "")
+    answers_of_probes.store_probe = lambda life, store, row, answer: honest(life, store, row, replace(answer, ref=None))
 
 
 @planting("gateway", COUNTED)

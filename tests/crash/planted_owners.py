@@ -164,7 +164,7 @@ def a_cancel_reaches_the_dispatch() -> None:
 @planting("settle", SHOWN)
 def a_key_expires_by_the_wall_clock_alone() -> None:
     """A clock that was set back brings a key to life again which the provider has forgotten."""
-    doubts._key_alive_seconds = lambda life, row, now: (
+    doubts.key_alive_seconds = lambda store, row, now: (
         None if row.key_expires_at is None else seconds_between(now, row.key_expires_at)
     )
 

@@ -13,13 +13,14 @@ from functools import partial
 from typing import Any
 
 from perdure.core.codec import decode
+from perdure.core.conditions import refusal
 from perdure.core.decide import CallFacts
 from perdure.model.errors import SecretUnavailable, StoreError
 from perdure.model.policy import Decision
 from perdure.model.toolcall import CallRow, CallStatus, ReplayPolicy
 from perdure.ports.clock import FOREVER, seconds_between
 from perdure.ports.tool import CallContext, Probe, ProbeFunction
-from perdure.runtime import approvals, attached, late_receipt, limits, recording
+from perdure.runtime import answers_of_probes, approvals, attached, late_receipt, limits, recording
 from perdure.runtime.actions import LIVING_SENDERS, AwaitSender, Commit, Consult, Ended, Loop, Pause, Sender
 from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.invoke import context_of
@@ -89,7 +90,7 @@ def facts(life: Life, row: CallRow, doubt: Doubt) -> CallFacts:
         probe_reason=doubt.reason,
         key_alive_seconds=life.ledger.read(lambda store: key_alive_seconds(store, row, now)) if decision else None,
         first_was_keyed=row.key_expires_at is not None,
-        unsendable=_unsendable(life, row) if row.key_expires_at is not None and decision is not None else "",
+        unsendable=_unsendable(life, row, decision) if row.key_expires_at is not None and decision is not None else "",
         attempts_left=attempts_left(life, row, decision),
         wait_seconds=waiting,
         tool_known=doubt.tool is not None,
@@ -224,7 +225,7 @@ def ask_probe(life: Life, row: CallRow, doubt: Doubt) -> Loop:
     answer: Probe = yield from _consult(life, row, function)
     if answer.verdict == "happened" and answer.ref is not None:
         answer = yield from _whose_is_it(life, row, function, answer)
-    row, verdict = yield Commit(lambda store: recording.store_probe(life, store, row, answer))
+    row, verdict = yield Commit(lambda store: answers_of_probes.store_probe(life, store, row, answer))
     if verdict == "not_happened":
         doubt.negatives += 1
         gone = 0.0 if doubt.gone_at is None else asked_at - doubt.gone_at
@@ -306,14 +307,16 @@ def _consult(life: Life, row: CallRow, function: ProbeFunction) -> Loop:
     return answer
 
 
-def _unsendable(life: Life, row: CallRow) -> str:
-    """Return why the exact request cannot be sent again, or nothing."""
+def _unsendable(life: Life, row: CallRow, decision: Decision) -> str:
+    """Return why the exact request cannot, or may not under the rules in force now, be sent again, or nothing."""
     try:
         stored = decode(life.ledger.read(lambda store: store.calls.request(row.call_no)))
         life.sources.fill(stored)
     except SecretUnavailable as problem:
         return str(problem)
-    return attached.changed(life.workspace, attached.taken_out(stored)[1])
+    arguments, attachments = attached.taken_out(stored)
+    refused = refusal(life.spec, decision, row.tool_namespace, row.tool_name, arguments)
+    return refused or attached.changed(life.workspace, attachments)
 
 
 def _named_probe(name: str) -> ProbeFunction:

@@ -11,9 +11,9 @@ from perdure.core.codec import encode_or_repr, unstorable_part
 from perdure.core.transitions import CallEvent
 from perdure.model.errors import CallError, ConstraintViolated, LeaseLost, PerdureError
 from perdure.model.run import RunStatus
-from perdure.model.toolcall import INNER_NAMESPACES, CallKey, CallRow, CallStatus, Evidence, ReplayPolicy
+from perdure.model.toolcall import INNER_NAMESPACES, CallRow, CallStatus, Evidence, ReplayPolicy
 from perdure.ports.clock import after
-from perdure.ports.tool import Probe, ToolFailed
+from perdure.ports.tool import ToolFailed
 from perdure.runtime import artifacts, escalations, late_reply
 from perdure.runtime.actions import Ended, Outcome
 from perdure.runtime.freeing import let_the_run_go_on
@@ -71,12 +71,24 @@ def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -
     if row.attempt > 1 or row.status is CallStatus.IN_DOUBT:
         add_evidence(life, store, row, "attempt", "done", ref=ref)
         close_question(life, store, row, "the call succeeded")
+        _look_for_twin(life, store, row)
     artifacts.record_of_receipt(life, store, row, receipt.text)
     life.delivered = seq
     escalations.note_success(life, store, row)
     if row.tool_namespace not in INNER_NAMESPACES:
         life.last_tool_call_id = row.tool_call_id
     return True
+
+
+def _look_for_twin(life: Life, store: SqlStore, row: CallRow) -> None:
+    """Tell of an earlier attempt that was done too: its reply came after it had been taken for not done."""
+    earlier = late_reply.reply_before(store, row)
+    if earlier is None or row.replay_policy is ReplayPolicy.REPLAY_IDEMPOTENT:
+        return
+    done = store.calls.get(row.call_no)
+    if earlier.ref is None or earlier.ref != done.external_correlation_id:
+        add_evidence(life, store, row, "reply", "duplicate_found", detail=earlier.detail, ref=earlier.ref)
+        tell_of_duplicate(life, store, done, earlier.ref)
 
 
 def let_go(life: Life, store: SqlStore, call_nos: list[int]) -> None:
@@ -98,7 +110,9 @@ def _refused(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> boo
     current = store.calls.get(row.call_no)
     ref = receipt.ref or _handle_of_attempt(store, row) or current.handle
     if current.status is CallStatus.SUCCEEDED:
-        other_effect = ref is not None and ref != current.external_correlation_id
+        known = current.external_correlation_id
+        # Whoever said that this very attempt had happened may have left its reference out.
+        other_effect = ref not in (None, known) and not (known is None and row.attempt == current.attempt)
         # A later attempt succeeded too, and not as a repetition of the same key: both of them had their effect.
         sent_twice = row.attempt < current.attempt and current.replay_policy is not ReplayPolicy.REPLAY_IDEMPOTENT
         if other_effect or sent_twice:
@@ -266,40 +280,6 @@ def take_late_reply(life: Life, store: SqlStore, row: CallRow) -> CallRow:
     if item is not None:
         store_receipt(life, store, row, Receipt(item.detail or "null", item.ref))
     return store.calls.get(row.call_no)
-
-
-def store_probe(life: Life, store: SqlStore, row: CallRow, answer: Probe) -> tuple[CallRow, str]:
-    """Record a probe's answer and, where it shows success, the receipt (R6); return the row and the verdict."""
-    current = store.calls.get(row.call_no)
-    verdict, reason = _weigh(store, current, answer)
-    detail = json.dumps({"complete": answer.complete, "reason": reason or answer.reason})
-    add_evidence(life, store, row, "probe", verdict, detail=detail, ref=answer.ref)
-    if verdict == "happened" and current.status is CallStatus.IN_DOUBT:
-        text, _ = encode_or_repr(answer.result)
-        try:
-            store.calls.succeed(current, life.authority, life.now(), response=text, ref=answer.ref, delivered_seq=None)
-        except ConstraintViolated:
-            return current, "unknown"
-        close_question(life, store, row, "the probe found it")
-    return store.calls.get(row.call_no), verdict
-
-
-def _weigh(store: SqlStore, row: CallRow, answer: Probe) -> tuple[str, str]:
-    if answer.verdict == "happened":
-        if answer.ref is None:
-            key = CallKey(row.tool_namespace, row.tool_name, row.args_hash)
-            kin_done = any(
-                item.status is CallStatus.SUCCEEDED and item.call_no != row.call_no
-                for item in store.calls.same_tool(row.run_id, key)
-            )
-            return ("unknown", "happened without a ref beside a succeeded kin") if kin_done else ("happened", "")
-        owner = store.calls.ref_owner(row.tool_name, answer.ref)
-        if owner is not None and owner != row.tool_call_id:
-            return "unknown", f"the reference belongs to {owner}"
-        return "happened", ""
-    if answer.verdict == "not_happened" and not answer.complete:
-        return "unknown", "the listing was not complete"
-    return answer.verdict, ""
 
 
 def store_not_done(life: Life, store: SqlStore, row: CallRow) -> CallRow:

@@ -372,7 +372,8 @@ WHERE call_no = :call_no AND run_id = :run_id AND (SELECT lease_fence FROM runs 
 
 -- name: set_handle
 UPDATE tool_calls SET handle = :handle, updated_at = :now
-WHERE call_no = :call_no AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
+WHERE call_no = :call_no AND status NOT IN ('succeeded','failed','cancelled','abandoned')
+  AND run_id = :run_id AND (SELECT lease_fence FROM runs WHERE run_id = :run_id) = :fence
 
 -- name: ref_owner
 SELECT tool_call_id FROM tool_calls
