@@ -225,6 +225,21 @@ def test_a_run_that_its_deadline_ends_while_it_waits_has_its_report(tmp_path: Pa
         clock.advance(5)
         engine.runs()
     assert report(tmp_path)["error"]["code"] == "deadline"
+    command = report(tmp_path)["commands"]["give it more time and go on"]
+    assert command.startswith("perdure resume r1 --grant deadline=+2h")
+    assert "put --grant deadline=+2h behind the last line" in (workspace(tmp_path) / "restart.sh").read_text("utf-8")
+
+
+def test_a_run_that_a_denial_ended_offers_no_resume_in_its_files(tmp_path: Path) -> None:
+    (tmp_path / "denied_agent.py").write_text(LATE)
+    job = tmp_path / "denied.job.yaml"
+    job.write_text("name: denied\nagent: {python: 'denied_agent:main'}\n")
+    with open_engine(tmp_path) as engine:
+        engine.deny(engine.run(job, run_id="r1").waiting_for[0].id, reason="no")
+        assert engine.resume("r1").error_code == "denied"
+    assert not any("resume" in command for command in report(tmp_path)["commands"].values())
+    *_, head, last = (workspace(tmp_path) / "restart.sh").read_text("utf-8").splitlines()
+    assert ("the denial stands" in head, " runs show r1 " in last, "resume" in last) == (True, True, False)
 
 
 LATE = """

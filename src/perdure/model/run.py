@@ -266,7 +266,8 @@ class Outcome:
 
 
 DENIAL_STANDS = "the denial stands in every life of this run; for another answer start a new run"
-_LATER = "deadline=+2h"
+LATER = "deadline=+2h"
+"""What is granted to a run whose deadline is over."""
 
 
 def going_on(
@@ -286,7 +287,7 @@ def going_on(
         command, _, _ = resume_command.partition("   #")
         if command.startswith("engine.resume("):
             return f"{command[:-1]}, grant={{'deadline': '+2h'}})"
-        return f"{command} --grant {_LATER}" if command.startswith("perdure ") else resume_command
+        return f"{command} --grant {LATER}" if command.startswith("perdure ") else resume_command
     granting = [item.commands[0] for item in waits if item.kind == WaitReason.BUDGET and item.commands]
     return granting[0] if reason == WaitReason.BUDGET and granting else resume_command
 

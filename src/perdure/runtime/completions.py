@@ -10,7 +10,7 @@ from typing import Any
 from perdure.core.completion import Completion, Lines
 from perdure.core.summary import CallLine
 from perdure.model.artifact import CheckedArtifact, FileState
-from perdure.model.run import RunRow
+from perdure.model.run import LATER, RunRow
 from perdure.model.toolcall import INNER_NAMESPACES, CallRow, CallStatus
 from perdure.runtime.decisions import decisions_of
 from perdure.runtime.fork_outputs import not_made
@@ -111,7 +111,9 @@ def _shown(store: SqlStore, rows: list[CallRow] | tuple[CallRow, ...]) -> tuple[
 def _commands(row: RunRow, doubts: list[CallRow], reach: Reach) -> dict[str, str]:
     quoted = shlex.quote(row.run_id)
     found = {"show it": reach.command(f"runs show {quoted}"), "list its calls": reach.command(f"calls ls {quoted}")}
-    if row.status == "failed" and row.job_path is not None:
+    if row.status == "failed" and row.job_path is not None and row.error_code == "deadline":
+        found["give it more time and go on"] = reach.command(f"resume {quoted} --grant {LATER}")
+    elif row.status == "failed" and row.job_path is not None and row.error_code != "denied":
         found["try again the call that ended it"] = reach.command(f"resume {quoted}")
     if row.job_path is not None and not row.is_scope:
         found["begin another run from it"] = reach.command(f"fork {quoted}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from perdure.model.run import RunRow
+from perdure.model.run import DENIAL_STANDS, LATER, RunRow
 from perdure.runtime.completions import Reach
 
 _ANSWER = "\n# It waits for an answer of yours (perdure inbox); without one it would only wait again."
@@ -30,8 +30,9 @@ def restart_text(row: RunRow, reach: Reach, folder: str | None) -> str:
         folder: quoted for a shell; where the run was driven, so that relative paths mean the same.
     """
     quoted = shlex.quote(row.run_id)
-    if row.status.ended and row.status != "failed":
-        head = f"# Run {row.run_id} has ended ({row.status}). The last line shows it."
+    if row.status.ended and (row.status != "failed" or row.error_code == "denied"):
+        why = f"; {DENIAL_STANDS}" if row.status == "failed" else ""
+        head = f"# Run {row.run_id} has ended ({row.status}{why}). The last line shows it."
         last = reach.program(f"runs show {quoted}")
     elif row.is_scope:
         text = f"start the script again that has run_scope({row.run_id!r})"
@@ -42,6 +43,9 @@ def restart_text(row: RunRow, reach: Reach, folder: str | None) -> str:
     else:
         head = f"# Goes on with run {row.run_id}: run this file, or paste its last line into any shell."
         head += _WAITS.get(row.reason or "", "")
+        late = row.status == "failed" and row.error_code == "deadline"
+        # A script may be run by a program; more time is given by a person.
+        head += f"\n# Its deadline is over: put --grant {LATER} behind the last line, or it ends again." if late else ""
         last = reach.program(f"resume {quoted}")
     line = f"(cd {folder} && {last})" if folder else last
     return f"#!/bin/sh\n{head}\n{line}\n"
