@@ -139,6 +139,25 @@ def test_the_command_of_a_deadline_that_a_program_reads_works(
     assert command_line(shlex.split(line)[1:]) == 0
 
 
+def test_the_summary_of_resume_all_offers_what_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job, program = tmp_path / "late.job.yaml", tmp_path / "way_on_third.py"
+    job.write_text("name: late\nagent: {python: 'way_on_third.py:main'}\ndeadline: 2026-11-20T13:00:00Z\n", "utf-8")
+    program.write_text("def main(run):\n    return run.ask('which?')\n", "utf-8")
+    with open_engine(tmp_path, clock=FakeClock("2026-11-20T12:00:00.000000Z")) as engine:
+        engine.run(job, run_id="late")
+    asked = asks(tmp_path)
+    with open_engine(tmp_path) as engine:
+        engine.deny(asked, reason="too much")
+        engine.resume("p", main=lambda _run: pay(5))
+    type_in(tmp_path, "resume", "--all", "--max-age", "forever", "-o", "json")
+    found = {item["run_id"]: item["command"] for item in json.loads(capsys.readouterr().out)["skipped"]}
+    flags = f"--state-dir {tmp_path / 'state'}"
+    assert found == {
+        "late": f"perdure resume late {flags} --grant deadline=+2h",
+        "p": f"perdure runs show p {flags}",
+    }
+
+
 def test_since_takes_a_bare_number_of_seconds_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     send: Any = mailer(Outside())
     with open_engine(tmp_path) as engine:

@@ -11,12 +11,13 @@ from typing import Any
 
 from perdure.core.going_on import DEFAULT_MAX_AGE_SECONDS, Candidate, why_skipped
 from perdure.model.errors import PerdureError, StoreError
-from perdure.model.run import Outcome, RunRow, RunStatus, WaitReason
+from perdure.model.run import Outcome, RunRow, RunStatus, WaitReason, going_on
 from perdure.ports.clock import seconds_between
 from perdure.runtime import cancelling
 from perdure.runtime.desk import Desk
 from perdure.runtime.lease import Liveness, liveness
-from perdure.runtime.report import run_document
+from perdure.runtime.report import resume_command, run_document
+from perdure.runtime.waiting import spaced
 from perdure.store.runs import owner_from_text
 from perdure.store.sql_store import SqlStore
 
@@ -138,10 +139,13 @@ class GoingOn(Desk):
             return f"its code left with sys.exit({left.code!r})"
 
     def _skipped(self, row: RunRow, why: str) -> Skipped:
-        waits = row.status is RunStatus.WAITING
-        flags = f" {self._flags}" if self._flags else ""
-        command = "perdure inbox" if waits and row.reason != "timer" else f"perdure resume {shlex.quote(row.run_id)}"
-        return Skipped(row.run_id, row.name, str(row.status), why, command + flags)
+        flags = spaced(self._flags)
+        if row.status is RunStatus.WAITING and row.reason != WaitReason.TIMER:
+            command = f"perdure inbox{flags}"
+        else:
+            shows = f"perdure runs show {shlex.quote(row.run_id)}{flags}"
+            command = going_on(row.status, row.reason, row.error_code, resume_command(row, self._flags), ()) or shows
+        return Skipped(row.run_id, row.name, str(row.status), why, command)
 
 
 def _is_due(store: SqlStore, row: RunRow, now: str) -> bool:
