@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from perdure import Engine, ToolFailed, VerdictRefused, tool
+from perdure.model.errors import LeaseLost
 from perdure.model.toolcall import Evidence
+from perdure.runtime import cancelling
+from perdure.store.sql_store import SqlStore
 from tests.integration.engine_support import Outside, mailer, open_engine
 
 WHEN = "2026-11-22T10:00:00.000000Z"
@@ -134,3 +137,43 @@ def test_a_sender_that_comes_back_while_a_person_is_asked_settles_its_call(tmp_p
         while engine.inbox():
             back.wait(0.01)
         assert [call["status"] for call in engine.calls("r1")] == ["succeeded"]
+
+
+def test_work_without_an_effect_that_comes_back_to_a_cancelled_run_is_no_matter_for_a_person(tmp_path: Path) -> None:
+    """The owner was taken for dead while it computed; nothing left the process, and nobody is asked to look anywhere."""
+
+    def cancel_over_it() -> int:
+        def cancel(store: SqlStore) -> None:
+            row = store.runs.get("r1")
+            assert row is not None
+            cancelling._cancel_now(engine._around, store, row, actor="ann", reason="it looked dead")
+
+        engine._ledger.run(cancel)
+        return 42
+
+    with open_engine(tmp_path) as engine:
+        with pytest.raises(LeaseLost):
+            engine.run(lambda run: run.memo("answer", cancel_over_it), run_id="r1")
+        assert (engine.outcome("r1").status, engine.inbox()) == ("cancelled", [])
+
+
+def test_a_memo_that_two_lives_have_computed_is_no_effect_that_was_done_twice(tmp_path: Path) -> None:
+    """The next life was faster; a computation may be done as often as one likes."""
+
+    def overtaken() -> int:
+        def go_on_elsewhere(store: SqlStore) -> None:
+            write = store.connection.write
+            write("UPDATE runs SET lease_fence = lease_fence + 1 WHERE run_id = 'r1'", {})
+            write(
+                "UPDATE tool_calls SET status = 'succeeded', attempt = 2, response_ref = '42', finished_at = :now, "
+                "started_at = :now WHERE tool_call_id = 'r1.1'",
+                {"now": WHEN},
+            )
+
+        engine._ledger.run(go_on_elsewhere)
+        return 42
+
+    with open_engine(tmp_path) as engine:
+        with pytest.raises(LeaseLost):
+            engine.run(lambda run: run.memo("answer", overtaken), run_id="r1")
+        assert (engine.outcome("r1").duplicates_found, engine.inbox()) == (0, [])

@@ -83,7 +83,7 @@ def store_receipt(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -
 def _look_for_twin(life: Life, store: SqlStore, row: CallRow) -> None:
     """Tell of an earlier attempt that was done too: its reply came after it had been taken for not done."""
     earlier = late_reply.reply_before(store, row)
-    if earlier is None or row.replay_policy is ReplayPolicy.REPLAY_IDEMPOTENT:
+    if earlier is None or not row.effectful or row.replay_policy is ReplayPolicy.REPLAY_IDEMPOTENT:
         return
     done = store.calls.get(row.call_no)
     if earlier.ref is None or earlier.ref != done.external_correlation_id:
@@ -115,7 +115,7 @@ def _refused(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> boo
         other_effect = ref not in (None, known) and not (known is None and row.attempt == current.attempt)
         # A later attempt succeeded too, and not as a repetition of the same key: both of them had their effect.
         sent_twice = row.attempt < current.attempt and current.replay_policy is not ReplayPolicy.REPLAY_IDEMPOTENT
-        if other_effect or sent_twice:
+        if current.effectful and (other_effect or sent_twice):
             add_evidence(life, store, row, "reply", "duplicate_found", detail=receipt.text, ref=ref)
             tell_of_duplicate(life, store, current, ref)
         return True
@@ -128,6 +128,8 @@ def _refused(life: Life, store: SqlStore, row: CallRow, receipt: Receipt) -> boo
 
 def use_late_reply(life: Life, store: SqlStore, current: CallRow, ref: str | None) -> None:
     """Settle a call of a run that nobody drives by what its sender has just said; a person could say "no" meanwhile."""
+    if not current.effectful:
+        return
     run = store.runs.get(current.run_id)
     if current.status.settled:
         why = f"is {current.status}, and a late reply says that it was done: {ref or 'it has no reference'}"
