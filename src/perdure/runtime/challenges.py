@@ -52,14 +52,7 @@ def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[Call
     now = life.now()
     store.calls.move(row, CallEvent.ASK_APPROVAL, life.authority, now)
     ids = [item.tool_call_id for item in against]
-    again = any(
-        item.tool_call_id in json.loads(question.detail or "{}").get("kin", ())
-        for item in against
-        for other in store.calls.same_tool(life.run_id, CallKey(row.tool_namespace, row.tool_name, row.args_hash))
-        if other.call_no != row.call_no
-        for question in store.questions.of_call(other.tool_call_id)
-        if question.kind == "challenge"
-    )
+    again = not _asked_before(store, row).isdisjoint(ids)
     hint = "; your arguments change per life: use run.memo" if again else ""
     store.questions.ask(
         "a" + life.around.new_token(),
@@ -75,6 +68,17 @@ def ask_challenge(life: Life, store: SqlStore, row: CallRow, against: tuple[Call
     )
     life.challenged += 1
     return store.calls.get(row.call_no)
+
+
+def _asked_before(store: SqlStore, row: CallRow) -> set[str]:
+    """Return the ids that challenges of other calls of the tool have listed in this run."""
+    listed: set[str] = set()
+    for other in store.calls.same_tool(row.run_id, CallKey(row.tool_namespace, row.tool_name, row.args_hash)):
+        if other.call_no != row.call_no:
+            for question in store.questions.of_call(other.tool_call_id):
+                if question.kind == "challenge":
+                    listed.update(json.loads(question.detail or "{}").get("kin", ()))
+    return listed
 
 
 def _doer(life: Life, against: tuple[CallRow, ...]) -> str:

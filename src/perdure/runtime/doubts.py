@@ -268,7 +268,7 @@ def _whose_is_it(life: Life, row: CallRow, function: ProbeFunction, answer: Prob
     A probe that searches by arguments finds the effect of an equal call that succeeded before. The engine asks the same
     question about each such kin: the same reference means that the answer does not tell them apart.
     """
-    others = yield Commit(lambda store: store.calls.refless_kin(row, KIN_LIMIT + 1))
+    others = yield Commit(lambda store: store.kin.without_ref(row, KIN_LIMIT + 1))
     if len(others) > KIN_LIMIT:
         return Probe.unknown(f"{answer.ref} may belong to one of over {KIN_LIMIT} calls without a reference")
     for other in others:

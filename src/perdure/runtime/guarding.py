@@ -42,12 +42,11 @@ def _guard_facts(life: Life, store: SqlStore, request: CallRequest, row: CallRow
     own = row.call_no if row is not None else -1
     cited, repeat = request.options.repeat_of, _repeat(life, request)
     model_driven = request.reader is not None
+    context, reader, meant = life.context, request.reader or life.context.main, _meant(request, row)
     others: list[CallRow] = []
     if cited is not None or repeat is not None or model_driven:
-        others = [item for item in store.calls.same_tool(life.run_id, request.key) if item.call_no != own]
+        others = store.kin.near(life.run_id, meant, own=own, cited=cited, listed=sorted(reader.listed))
         others += [store.calls.get(call_no) for call_no in life.lineage.of_tool(request.key)]
-    context, reader = life.context, request.reader or life.context.main
-    meant = _meant(request, row)
     near = [item for item in others if any(kin(item, key, scope, unmet=False) for key, scope in meant)]
     told = [item for item in others if item.call_no in reader.listed]
     unmet = tuple(item for item in _unmet_kin(life, store, request, row) if item.call_no not in reader.listed)

@@ -65,22 +65,6 @@ class CallRows:
         rows = self._do.rows("kin_calls", run_id=run_id, tool_name=key.tool_name, namespace=key.namespace)
         return [call_of_row(row) for row in rows]
 
-    def refless_kin(self, row: CallRow, limit: int) -> list[CallRow]:
-        """Return succeeded rows that a provider's reference could belong to as well, newest first (R6)."""
-        rows = self._do.rows(
-            "refless_kin",
-            tool_name=row.tool_name,
-            namespace=row.tool_namespace,
-            call_no=row.call_no,
-            args_hash=row.args_hash,
-            effect_scope=row.effect_scope,
-            edited_hash=row.edited_args_hash,
-            edited_scope=row.edited_scope,
-            run_id=row.run_id,
-            limit=limit,
-        )
-        return [call_of_row(item) for item in rows]
-
     def count(self, run_id: str) -> int:
         """Return how many rows a run has, memos included."""
         return int(self._do.value("next_call_number", run_id=run_id))

@@ -10,6 +10,7 @@ from perdure.store.calls import CallRows
 from perdure.store.changes import Changes
 from perdure.store.consents import ConsentRows
 from perdure.store.endings import EndRows
+from perdure.store.kin import KinRows
 from perdure.store.listing import ListedRows, WatchedRows
 from perdure.store.origins import OriginRows
 from perdure.store.pruning import PruningRows
@@ -41,6 +42,7 @@ class SqlStore:
         self.runs = RunRows(self._statements, self.changes)
         self.steps = StepRows(self._statements, self.changes)
         self.calls = CallRows(self._statements, self.changes)
+        self.kin = KinRows(self._statements)
         self.endings = EndRows(self._statements, self.changes)
         self.turns = TurnRows(self._statements)
         self.pruning = PruningRows(self._statements)

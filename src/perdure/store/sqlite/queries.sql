@@ -61,6 +61,9 @@ WHERE (:status IS NULL OR status = :status) AND (:name IS NULL OR name GLOB :nam
   AND (:since IS NULL OR updated_at >= :since)
 ORDER BY run_no DESC LIMIT :limit
 
+-- name: count_done_runs
+SELECT status, count(*) FROM runs WHERE status IN ('succeeded', 'cancelled') GROUP BY status
+
 -- name: run_ids_like
 SELECT run_id FROM runs WHERE run_id >= :prefix AND run_id < :prefix || char(1114111) ORDER BY run_no DESC LIMIT 5
 
@@ -277,6 +280,15 @@ ORDER BY call_no
 -- name: kin_calls
 SELECT {call}
 FROM tool_calls WHERE run_id = :run_id AND tool_name = :tool_name AND tool_namespace = :namespace ORDER BY call_no
+
+-- name: near_calls
+SELECT {call}
+FROM tool_calls
+WHERE run_id = :run_id AND tool_name = :tool_name AND tool_namespace = :namespace AND call_no <> :call_no
+  AND (normalized_args_hash IN (:args_hash, :edited_hash) OR edited_args_hash IN (:args_hash, :edited_hash)
+    OR effect_scope IN (:effect_scope, :edited_scope) OR edited_scope IN (:effect_scope, :edited_scope)
+    OR repeat_of = :cited OR call_no IN (SELECT value FROM json_each(:listed)))
+ORDER BY call_no
 
 -- name: refless_kin
 SELECT {call}
