@@ -93,21 +93,17 @@ class GoingOn(Desk):
             max_age_seconds: runs in which nothing has happened for longer are left, and told of.
         """
         self._touch()
-        rows = self._ledger.read(lambda store: store.runs.newest(status=None, limit=ENDLESS))
+        rows, done = self._ledger.read(_not_done)
         resumed: list[Outcome] = []
         skipped: list[Skipped] = []
-        ended: Counter[str] = Counter()
-        for row in reversed(rows):
-            if row.status in (RunStatus.SUCCEEDED, RunStatus.CANCELLED):
-                ended[str(row.status)] += 1
-                continue
+        for row in rows:
             why = why_skipped(self._candidate(row), max_age_seconds)
             found = self._try(row) if why is None else why
             if isinstance(found, Outcome):
                 resumed.append(found)
             else:
                 skipped.append(self._skipped(row, found))
-        return WentOn(tuple(resumed), tuple(skipped), dict(ended))
+        return WentOn(tuple(resumed), tuple(skipped), done)
 
     def _candidate(self, row: RunRow) -> Candidate:
         now = self._around.clock.now()
@@ -146,6 +142,13 @@ class GoingOn(Desk):
             shows = f"perdure runs show {shlex.quote(row.run_id)}{flags}"
             command = going_on(row.status, row.reason, row.error_code, resume_command(row, self._flags), ()) or shows
         return Skipped(row.run_id, row.name, str(row.status), why, command)
+
+
+def _not_done(store: SqlStore) -> tuple[list[RunRow], dict[str, int]]:
+    """Return the runs that have not succeeded and were not cancelled, oldest first, and how many have or were."""
+    open_ones = (status for status in RunStatus if status not in (RunStatus.SUCCEEDED, RunStatus.CANCELLED))
+    rows = [row for status in open_ones for row in store.runs.newest(status=status, limit=ENDLESS)]
+    return sorted(rows, key=lambda row: row.run_no), store.listed.done_runs()
 
 
 def _is_due(store: SqlStore, row: RunRow, now: str) -> bool:

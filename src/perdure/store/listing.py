@@ -39,6 +39,10 @@ class ListedRows:
         self._do = statements
         self._payloads = Payloads(statements)
 
+    def done_runs(self) -> dict[str, int]:
+        """Return how many runs have succeeded or were cancelled."""
+        return {row[0]: row[1] for row in self._do.rows("count_done_runs")}
+
     def request(self, call_no: int) -> str:
         """Return a request for people: marks stand where secrets were."""
         return self._text("stored_request", call_no) or "{}"
