@@ -238,6 +238,11 @@ def test_a_model_that_writes_and_sends_at_once_is_told_of_the_same_bytes_and_may
     assert "This was done before" in again and "with report.txt (sha256 7692c3ad) was done at" in again
     assert ("This was done before" in other) is (scope is not None)
     assert post.sent == (["ann:one"] if scope else ["ann:one", "ann:two"])
+    with open_engine(tmp_path) as engine:
+        assert engine.verify("r1").ok
+        assert (
+            "7692c3ad" in engine.call("r1.3")["request"]
+        )  # what was sent, though nothing was there when it was asked for
 
 
 def test_a_model_that_rewrites_and_sends_at_once_is_told_to_ask_again(tmp_path: Path) -> None:
