@@ -51,8 +51,9 @@ def test_a_no_against_a_late_reply_is_refused_and_the_call_has_succeeded(
         if cancelled:
             engine.cancel("r1")
         leave_reply(engine, "r1.1", 1)
-        with pytest.raises(VerdictRefused, match=r"r1\.1 happened"):
+        with pytest.raises(VerdictRefused, match=r"r1\.1 happened") as refused:
             engine.resolve("r1.1", says, force=force)
+        assert refused.value.safe == "Nothing is sent again."
         assert [call["status"] for call in engine.calls("r1")] == ["succeeded"]
         assert engine.inbox() == []
         if not cancelled:

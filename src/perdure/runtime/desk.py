@@ -259,11 +259,13 @@ class Desk(Window, ABC):
         verdict = Verdict(says, actor or person(), result, ref, same_as, reason, force)
         now, new_id = self._around.clock.now(), "a" + self._around.new_token()
         lag = self._lag_seconds(tool_call_id)
-        problem = self._ledger.run(
-            lambda store: (
-                verdicts.settled_by_reply(store, tool_call_id, verdict, now)
-                or verdicts.asked_about_now(store, tool_call_id, verdict, new_id, now, lag)
+        known = self._ledger.run(lambda store: verdicts.settled_by_reply(store, tool_call_id, verdict, now))
+        if known is not None:
+            raise VerdictRefused(
+                known, safe="Nothing is sent again.", next_command=f"perdure calls explain {tool_call_id}"
             )
+        problem = self._ledger.run(
+            lambda store: verdicts.asked_about_now(store, tool_call_id, verdict, new_id, now, lag)
         )
         if problem is not None:
             raise VerdictRefused(
