@@ -196,7 +196,7 @@ def test_a_person_who_forgot_the_result_may_add_it(tmp_path: Path) -> None:
     assert live(tmp_path, main).reason == "in_doubt"
     with open_engine(tmp_path) as engine:
         engine.resolve("r1.1", "happened")
-    assert live(tmp_path, main, resume=True).error_code == "AttributeError"
+    assert live(tmp_path, main, resume=True).reason == "question"  # it cannot do without the value
     with open_engine(tmp_path) as engine:
         engine.resolve("r1.1", "happened", result="done")
         with pytest.raises(VerdictRefused):
