@@ -186,6 +186,23 @@ def test_a_failed_run_whose_bodies_are_gone_offers_no_resume(
     assert "error      ValueError\n" in desk.type("runs", "show", "bad")[1]
 
 
+@pytest.mark.parametrize("kind", ["ValueError", "GeneratorExit"])
+def test_whatever_an_agent_raises_is_told_without_a_traceback(
+    tmp_path: Path, capsys: Any, monkeypatch: Any, kind: str
+) -> None:
+    (tmp_path / f"raises_{kind}.py").write_text(f"def main(run): raise {kind}('no file \\udcff')\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    desk = Desk(tmp_path, capsys)
+    code, out, said = desk.type("run", f"raises_{kind}.py:main", "--run-id", "r1", "-o", "json")
+    assert (code, "Traceback" in said, "internal error" in said) == (1, False, False), said
+    assert r"no file \udcff" in said
+    if kind == "ValueError":
+        assert json.loads(out)["error"]["detail"].startswith(r"no file \udcff")
+    else:
+        assert json.loads(out)["safe"] == "The run is interrupted, not ended."
+        assert desk.type("runs", "cancel", "r1")[0] == 0
+
+
 # --- words that have a meaning, and none here --------------------------------------------------------------------
 
 

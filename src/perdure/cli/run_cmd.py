@@ -126,7 +126,11 @@ def live_life(
     except SystemExit as left:
         if stopped:
             return _interrupted(output, engine, run_id, EXIT_CODES[signal.SIGTERM])
-        raise _left(engine, run_id, left) from left
+        raise _left(engine, run_id, f"left with sys.exit({left.code!r})") from left
+    except BaseException as raised:  # no ordinary error: one that is not meant to be caught
+        if isinstance(raised, Exception):
+            raise
+        raise _left(engine, run_id, f"raised {type(raised).__name__}, which is no Exception: {raised}") from raised
     return print_outcome(output, found)
 
 
@@ -207,8 +211,8 @@ def _interrupted(output: Output, engine: Engine, run_id: str, code: int) -> int:
     return code
 
 
-def _left(engine: Engine, run_id: str, left: SystemExit) -> PerdureError:
-    message = f"the agent's code left with sys.exit({left.code!r})"
+def _left(engine: Engine, run_id: str, how: str) -> PerdureError:
+    message = f"the agent's code {how}"
     try:
         found = engine.outcome(run_id)
     except NotFound:

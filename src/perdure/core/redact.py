@@ -149,6 +149,12 @@ class Redactor:
 
     def spans(self, text: str) -> list[Span]:
         """Return where secrets stand, from left to right; none of them overlap."""
+        try:
+            return self._spans(text)
+        except UnicodeEncodeError:  # a lone surrogate, as in the name of a file; the mark for it is as long
+            return self._spans(text.encode("utf-8", "replace").decode("utf-8"))
+
+    def _spans(self, text: str) -> list[Span]:
         values = self._values
         by_rule = bool(self._rules) and _any_of(self._rules).search(text) is not None
         if not by_rule and (values is None or values.search(text) is None):

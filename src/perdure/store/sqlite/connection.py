@@ -17,7 +17,7 @@ from perdure.ports.store import Row
 from perdure.store.modes import make_database
 from perdure.store.sqlite import wal_check
 from perdure.store.sqlite.checksums import CHECKSUM_VFS, RESERVED_BYTES, checksum_vfs, is_damage, take_over_pages
-from perdure.store.sqlite.faults import damaged, fault_of
+from perdure.store.sqlite.faults import damaged, fault_of, storable
 from perdure.store.sqlite.mounts import refuse_network_filesystem
 
 BUSY_TIMEOUT_MILLISECONDS = 30_000
@@ -214,7 +214,10 @@ class SqliteConnection:
     def write(self, sql: str, parameters: Mapping[str, Any]) -> int:
         """Run a writing statement and return how many rows it changed."""
         try:
-            self._execute(sql, parameters)
+            try:
+                self._execute(sql, parameters)
+            except UnicodeEncodeError:  # nothing was run: a value could not be bound
+                self._execute(sql, storable(parameters))
         except apsw.Error as problem:
             raise self._translate(problem) from problem
         return self._db.changes()

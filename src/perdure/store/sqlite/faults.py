@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -25,6 +27,14 @@ def fault_of(path: str, problem: apsw.Error) -> StoreError:
             next_command=f"let this user write to it and in {Path(path).parent}, and type the same command again",
         )
     return StorageFault(_said(problem))
+
+
+def storable(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters in which a lone surrogate, as in the name of a file in an error, is written as an escape."""
+    return {
+        name: value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
+        for name, value in parameters.items()
+    }
 
 
 def damaged(path: str, what: object) -> LedgerDamaged:
