@@ -32,7 +32,7 @@ def the_key_of_secrets_is_not_synced() -> None:
         path.touch(mode=modes.FILE_MODE, exist_ok=False)
         path.write_bytes(content)
 
-    vault.make_private, vault._sync = make, lambda folder: None
+    vault.make_private, vault.sync_folder = make, lambda folder: None
 
 
 @planting("store", POWER)

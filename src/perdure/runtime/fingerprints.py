@@ -24,7 +24,6 @@ from perdure.store.runs import LifeCounts
 from perdure.store.sql_store import SqlStore
 
 CONTINUE, ASK, STOP = "continue", "ask", "stop"
-ON_CHANGE = (CONTINUE, ASK, STOP)
 _OWN_FOLDER = str(Path(__file__).parents[1])
 
 

@@ -7,7 +7,6 @@ request is about to leave and not before; what was looked up is known to the red
 from __future__ import annotations
 
 import logging
-import os
 import shlex
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -209,8 +208,3 @@ def _watch_log() -> None:
     logger = logging.getLogger("perdure")
     if _FILTER not in logger.filters:
         logger.addFilter(_FILTER)
-
-
-def environment() -> Mapping[str, str]:
-    """Return the environment of this process."""
-    return os.environ

@@ -17,7 +17,7 @@ from perdure.model.errors import NotFound, UsageError, VerdictRefused
 from perdure.model.run import Authority, RunStatus
 from perdure.model.toolcall import CallRow, CallStatus, Evidence
 from perdure.ports.clock import seconds_between
-from perdure.runtime import answering, escalations, lags, late_reply
+from perdure.runtime import answering, escalations, lags, late_reply, recording
 from perdure.runtime.finding import no_call, no_question
 from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.lease import Liveness, liveness, living_children
@@ -112,7 +112,7 @@ def settled_by_reply(store: SqlStore, tool_call_id: str, verdict: Verdict, now: 
 def _lose(store: SqlStore, row: CallRow, authority: Authority, now: str) -> None:
     """Record that a started call's sender is gone: the lag of "it did not happen" is counted from here."""
     store.calls.add_evidence(
-        row.tool_call_id, Evidence("attempt", now, "perdure", row.attempt, "lost", "the process that sent it is gone")
+        row.tool_call_id, Evidence("attempt", now, "perdure", row.attempt, "lost", recording.SENDER_GONE)
     )
     store.calls.move(row, CallEvent.LOST, authority, now)
 

@@ -170,3 +170,12 @@ def _look(path: Path, wanted: int) -> Exposed | None:
         return None
     may = "write to" if mode & _WRITE_BY_OTHERS else "look into"
     return Exposed(path, f"others may {may} it (mode {mode:04o})", f"chmod {wanted:o} {path}", is_folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder: the entry of a new file in it is durable only then."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

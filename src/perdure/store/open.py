@@ -12,7 +12,7 @@ from perdure.model.errors import LedgerDamaged, StoreError
 from perdure.ports.clock import Clock
 from perdure.ports.store import CrashPoint, no_crash_point
 from perdure.store.migrate import migrate
-from perdure.store.modes import KEY_NAME, make_database, make_folder
+from perdure.store.modes import KEY_NAME, make_database, make_folder, sync_folder
 from perdure.store.sql_store import SqlStore
 from perdure.store.sqlite.connection import SqliteConnection
 from perdure.store.vault import Vault
@@ -95,12 +95,3 @@ def _name(store: SqlStore, connection: SqliteConnection, ledger_id: str) -> None
         store.set_meta("ledger_id", ledger_id)
         store.set_meta(_CHECKSUMS, "on" if connection.has_checksums else "off")
     connection.commit()
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync a folder: the entry of a new file in it is durable only then."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 
 from perdure.core.marks import shortened
-from perdure.core.seals import PRUNED
+from perdure.core.seals import PAYLOAD_MARK, PRUNED
 from perdure.model.errors import BodyPruned, LedgerDamaged, StoreError
 from perdure.store.statements import Statements
 
 INLINE_BYTES = 16 * 1024
 LARGEST_BYTES = 64 * 1024 * 1024
-_PAYLOAD_MARK = "sha256:"
 _TOLD_PRUNED = '{"pruned": true}'
 
 
@@ -36,7 +35,7 @@ class Payloads:
             )
         digest = hashlib.sha256(data).hexdigest()
         self._do.write("add_payload", sha256=digest, bytes=data)
-        return _PAYLOAD_MARK + digest
+        return PAYLOAD_MARK + digest
 
     def load(self, kept: str | None, *, told: bool = False) -> str | None:
         """Return the text that a row stands for.
@@ -48,9 +47,9 @@ class Payloads:
         Raises:
             LedgerDamaged: it is missing, or is not what was stored.
         """
-        if kept is None or not kept.startswith(_PAYLOAD_MARK):
+        if kept is None or not kept.startswith(PAYLOAD_MARK):
             return kept
-        digest = kept[len(_PAYLOAD_MARK) :]
+        digest = kept[len(PAYLOAD_MARK) :]
         if digest.endswith(PRUNED):
             if told:
                 return _TOLD_PRUNED

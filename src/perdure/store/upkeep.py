@@ -11,11 +11,10 @@ from pathlib import Path
 from perdure.model.errors import LedgerDamaged, SchemaError, StoreError, UsageError
 from perdure.ports.clock import Clock
 from perdure.store.migrate import Migration, applied_migrations, missing_migrations
-from perdure.store.open import open_store, sync_folder
+from perdure.store.modes import FILE_MODE, sync_folder
+from perdure.store.open import open_store
 from perdure.store.sql_store import SqlStore
 from perdure.store.sqlite.connection import SqliteConnection
-
-OWNER_ONLY = 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def backup(store: SqlStore, target: Path) -> Copy:
 
 def _make_private(target: Path) -> None:
     try:
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER_ONLY))
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
     except FileExistsError:
         raise UsageError(
             f"there is something at {target} already; a copy overwrites nothing",

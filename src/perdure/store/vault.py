@@ -17,7 +17,7 @@ from perdure.core.marks import MarkBroken, blind_mark, has_mark, shortened
 from perdure.core.redact import Redactor, has_telling_name
 from perdure.model.errors import SecretUnavailable, StoreError, UsageError
 from perdure.store.cipher import KEY_BYTES, Cipher
-from perdure.store.modes import KEY_NAME, make_private, open_private
+from perdure.store.modes import KEY_NAME, make_private, open_private, sync_folder
 
 
 class Vault:
@@ -171,7 +171,7 @@ class Vault:
         """
         found = self._read()
         if found is not None and self.path is not None:
-            _sync(self.path.parent)
+            sync_folder(self.path.parent)
         return found
 
     def _make(self) -> Cipher:
@@ -185,18 +185,10 @@ class Vault:
             with suppress(FileExistsError):
                 os.link(draft, self.path)
             draft.unlink()
-            _sync(self.path.parent)
+            sync_folder(self.path.parent)
         except OSError as problem:
             raise StoreError(f"the key {self.path} cannot be made: {problem}") from problem
         found = self._read()
         if found is None:
             raise StoreError(f"the key {self.path} was removed while it was made")
         return found
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
