@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -12,11 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from perdure.model.run import Owner
 from perdure.ports.clock import format_time
+from perdure.runtime import lease
 from perdure.runtime.lease import (
     SENDER_VARIABLE,
     Liveness,
@@ -290,3 +293,14 @@ def test_of_another_host_or_boot_there_are_no_children_here(start: Callable[...,
     owner = start(0).owner
     assert living_children(replace(owner, host="elsewhere")) == []
     assert living_children(replace(owner, boot_id="an earlier boot")) == []
+
+
+def test_a_process_that_is_held_up_between_two_clocks_forgets_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What began with the attempt counts as begun with it, however late the second clock is read."""
+    passed = itertools.count()  # a second goes by with each look at a clock
+    slow = SimpleNamespace(
+        CLOCK_BOOTTIME=0, time=lambda: 1_000_000.0 + next(passed), clock_gettime=lambda _clock: 500.0 + next(passed)
+    )
+    monkeypatch.setattr(lease, "time", slow)
+    begun = datetime.fromtimestamp(1_000_000.0, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    assert lease._ticks_since_boot(begun) <= 500.0 * os.sysconf("SC_CLK_TCK")

@@ -112,9 +112,13 @@ def _stat(pid: int) -> _Stat | None:
 
 
 def _ticks_since_boot(moment: str) -> float:
-    """Return a wall time as the kernel counts the start of a process, one tick early for its rounding."""
+    """Return a wall time as the kernel counts the start of a process, one tick early for its rounding.
+
+    The wall clock is read last: a process that is held up between the two takes too many for children, never too few.
+    """
+    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
     ago = time.time() - parse_time(moment).timestamp()
-    return (time.clock_gettime(time.CLOCK_BOOTTIME) - ago) * os.sysconf("SC_CLK_TCK") - 1
+    return (since_boot - ago) * os.sysconf("SC_CLK_TCK") - 1
 
 
 def sender_mark(owner: Owner) -> str:
