@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # `typing` itself is not worth its import time here; chec
 if TYPE_CHECKING:
     from typing import Any
 
-DEFAULT_TIMEOUT_SECONDS = 10.0
+DEFAULT_TIMEOUT_SECONDS = 60.0
 
 
 def post(
