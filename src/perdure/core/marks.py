@@ -23,6 +23,8 @@ _ANY_MARK = re.compile(
     rf"(?:{MARK_BEGIN}|\\u2039)redacted:({_KIND}):([0-9a-f]{{8}})[0-9a-f]{{8}}(?::{_CODED})?(?:{MARK_END}|\\u203a)"
 )
 
+_SEEN = re.compile(rf"{MARK_BEGIN}redacted:{_KIND}(?::[0-9a-f]{{8,16}})?(?::{_CODED})?{MARK_END}")
+
 
 class MarkBroken(ValueError):
     """A mark cannot be opened: the key is another one, or the mark was damaged or carries nothing."""
@@ -68,6 +70,13 @@ def shortened(text: str) -> str:
     if MARK_BEGIN not in text and "\\u2039" not in text:
         return text
     return _ANY_MARK.sub(rf"{MARK_BEGIN}redacted:\1:\2{MARK_END}", text)
+
+
+def whole_marks(text: str, at: int) -> int:
+    """Return the place nearest before ``at`` where a text can be cut without cutting a mark."""
+    begin = text.rfind(MARK_BEGIN, 0, at)
+    found = _SEEN.match(text, begin) if begin >= 0 else None
+    return begin if found is not None and found.end() > at else at
 
 
 def blind_mark(kind: str, _secret: str) -> str:

@@ -1,111 +1,37 @@
 """What looks like a secret in a text: well-known forms of tokens, values beside telling names, and known values.
 
-The text is what stands in a row or on a screen: often JSON, whose quotes may be escaped. Nothing here knows where it
-goes, and the caller says what stands in the place of a secret. Patterns run on RE2: no text can make them slow.
+A JSON text is looked at string by string, so that what is stored of it is JSON again; a JSON text inside a string
+likewise. Nothing here knows where the text goes, and the caller says what stands in the place of a secret. Marks that
+stand in a text already are left whole. Patterns run on RE2: no text can make them slow.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from perdure.core.json_places import decoded, fragments, is_json, places, without_surrogates
+from perdure.core.secret_rules import IN_JSON, NAMES, NUMBER_NAMES, QUOTED, RULES, SHORT_MARK, WEAK, Rule
+
 SHORTEST_VALUE = 4
 _SHORTEST_ENCODED = 8
 _MOST_MEMORY = 64 << 20
-
-# Words at the end of a name; those that are short must stand alone, so that "spin" and "author" tell nothing.
-_LONG_NAMES = (
-    r"password|passwd|passphrase|passcode|secret|token"
-    r"|api[_\- ]?key|access[_\- ]?key|secret[_\- ]?key|private[_\- ]?key"
-    r"|signing[_\- ]?key|encryption[_\- ]?key|account[_\- ]?key|authorization|cookie|credential|credentials"
-    r"|connection[_\- ]?string|session[_\- ]?id|security[_\- ]?code"
-)
-_SHORT_NAMES = r"pwd|pin|otp|cvv|cvc|auth|pat"
-_ALONE = rf"(?:[A-Za-z0-9_.\-]*[_.\-])?(?:{_SHORT_NAMES})"
-NAMES = rf"(?:[A-Za-z0-9_.\-]*(?:{_LONG_NAMES})|{_ALONE})"
-_NUMBER_NAMES = rf"(?:[A-Za-z0-9_.\-]*(?:password|passcode|secret|security[_\- ]?code)|{_ALONE})"
-_BEGIN, _END = "\u2039", "\u203a"
-MARK = rf"(?:{_BEGIN}|\\u2039)redacted:[A-Za-z0-9_.\-]+:[0-9a-f]{{16}}(?::[A-Za-z0-9_=\-]*)?(?:{_END}|\\u203a)"
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One form of secret.
-
-    Args:
-        kind: stands in the mark.
-        pattern: RE2; what is in its first group is the secret.
-        what: for the page.
-        weak: the value must have a digit or a capital inside it, or prose would be taken for secrets.
-    """
-
-    kind: str
-    pattern: str
-    what: str
-    weak: bool = False
-
-
-RULES: tuple[Rule, ...] = (
-    Rule("mark", rf"({MARK})", "text that has the form of our own marks, so that it is never taken for one"),
-    Rule(
-        "private-key",
-        r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----)",
-        "a private key in PEM or PGP armour",
-    ),
-    Rule("jwt", r"(eyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*)", "a JSON web token"),
-    Rule("aws-key-id", r"\b((?:AKIA|ASIA|ABIA|ACCA|AGPA|AIDA|AROA|ANPA|ANVA)[A-Z0-9]{16})\b", "an AWS access key id"),
-    Rule("github", r"(gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{22,255})", "a GitHub token"),
-    Rule("gitlab", r"(gl(?:pat|dt|rt|ptt|ft|soat)-[A-Za-z0-9_\-]{20,})", "a GitLab token"),
-    Rule("slack", r"(xox[abeoprs]-[A-Za-z0-9\-]{10,}|xapp-[A-Za-z0-9\-]{10,})", "a Slack token"),
-    Rule(
-        "slack-webhook",
-        r"hooks\.slack\.com/(?:services|workflows)/([A-Za-z0-9/_\-]{20,})",
-        "the path of a Slack webhook",
-    ),
-    Rule("stripe", r"\b((?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{16,})", "a Stripe key"),
-    Rule("llm-key", r"\b(sk-[A-Za-z0-9_\-]{20,})", "a key of OpenAI, Anthropic and others that begin with sk-"),
-    Rule("google", r"(AIza[A-Za-z0-9_\-]{35}|ya29\.[A-Za-z0-9_\-]{16,}|GOCSPX-[A-Za-z0-9_\-]{16,})", "a key of Google"),
-    Rule("sendgrid", r"(SG\.[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,})", "a SendGrid key"),
-    Rule("registry", r"(npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_\-]{50,})", "a token of npm or PyPI"),
-    Rule("huggingface", r"\b(hf_[A-Za-z0-9]{30,})", "a Hugging Face token"),
-    Rule("twilio", r"\b((?:SK|AC)[0-9a-f]{32})\b", "a Twilio key"),
-    Rule("digitalocean", r"(do[opr]_v1_[a-f0-9]{64})", "a DigitalOcean token"),
-    Rule("telegram", r"\b([0-9]{8,10}:[A-Za-z0-9_\-]{35})\b", "the token of a Telegram bot"),
-    Rule("azure", r"(?i)(?:AccountKey|SharedAccessKey|sig)=([A-Za-z0-9+/%]{20,}={0,2})", "a key in an Azure string"),
-    Rule(
-        "header",
-        r"(?i)\b(?:bearer|basic|digest|apikey|token)\s+([A-Za-z0-9._~+/\-]{8,}=*)",
-        "what follows Bearer, Basic or Token",
-        weak=True,
-    ),
-    Rule("url-password", r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s/:@\"'\\]*:([^\s/@\"'\\]+)@", "the password of a URL"),
-    Rule(
-        "url-parameter",
-        rf"(?i)[?&;](?:{NAMES}|key|sig|signature|code|x-amz-signature|x-goog-signature)=([^\s&;\"'\\#<>]+)",
-        "a URL's parameter with a telling name",
-    ),
-    Rule("named", rf"(?i)\"{NAMES}\"\s*:\s*\"((?:[^\"\\]|\\.)+)\"", "a JSON text with a telling name"),
-    Rule("named", rf"(?i)\"{_NUMBER_NAMES}\"\s*:\s*(-?[0-9][0-9.eE+\-]*)", "a JSON number with a telling name"),
-    Rule("named", rf"(?i)\"{NAMES}s?\"\s*:\s*(\[\s*\"[^\[\]{{}}]*\"\s*\])", "a JSON list of texts with a telling name"),
-    Rule(
-        "named",
-        rf"(?i)\b{NAMES}(?:\\*[\"'])?\s*[=:]\s*\\*[\"']((?:[^\"'\\\s]|\\[^\"'\\])[^\"'\\]*)",
-        "a quoted value with a telling name, in any other text",
-    ),
-    Rule(
-        "named", rf"(?i)\b{NAMES}\s*=\s*([^\s\"'\\&,;<>(){{}}\[\]{_BEGIN}]{{4,}})", "a value after a telling name and ="
-    ),
-    Rule(
-        "named",
-        rf"(?i)\b{NAMES}\s*:\s*([^\s\"'\\&,;<>(){{}}\[\]{_BEGIN}]{{6,}})",
-        "a value after a telling name and a colon",
-        weak=True,
-    ),
-)
+_MOST_NESTED = 4
+_LONGEST_NAME = 200
+WHOLE = "named.value"
+"""The kind of a mark that stands, with quotes of its own, for a JSON value that is no text."""
+_CUT = "\u2026"
+_CLOSERS = f",]}}): \t{_CUT}"
+_NUMBER = re.compile(r"-?[0-9][0-9.eE+\-]*\Z")
+_QUOTE = re.compile(r"(\\*)([\"'])")
+_ESCAPED = re.compile(r"\\+(?:u00([0-7][0-9a-fA-F])|([\"'/])|[nrt])")
+_SHORT_MARK = re.compile(SHORT_MARK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,62 +73,174 @@ class Redactor:
             longest_first = sorted(tuple(self._kinds), key=lambda form: (-len(form), form))
             self._values = _compile("|".join(map(_quoted, longest_first)))
 
-    def spans(self, text: str) -> list[Span]:
-        """Return where secrets stand, from left to right; none of them overlap."""
-        try:
-            return self._spans(text)
-        except UnicodeEncodeError:  # a lone surrogate, as in the name of a file; the mark for it is as long
-            return self._spans(text.encode("utf-8", "replace").decode("utf-8"))
+    def spans(self, text: str, *, by_line: bool = False) -> list[Span]:
+        """Return where secrets stand, from left to right; none of them overlap.
 
-    def _spans(self, text: str) -> list[Span]:
-        values = self._values
-        by_rule = bool(self._rules) and _any_of(self._rules).search(text) is not None
-        if not by_rule and (values is None or values.search(text) is None):
-            return []
-        found = [*self._by_value(text, values), *(_by_rules(self._rules, text) if by_rule else ())]
-        return list(_apart(found))
+        Args:
+            by_line: the text is a page or a screen; what stands beside a telling name ends with its line.
+        """
+        text = without_surrogates(text)
+        return list(_apart(self._found(text, by_line, 0))) if self._may_hold(text) else []
 
-    def redact(self, text: str, mark: Callable[[str, str], str]) -> str:
-        """Return a text in which ``mark(kind, secret)`` stands for each secret."""
-        spans = self.spans(text)
+    def redact(self, text: str, mark: Callable[[str, str], str], *, by_line: bool = False) -> str:
+        """Return a text in which ``mark(kind, secret)`` stands for each secret; what was JSON is JSON again."""
+        spans = self.spans(text, by_line=by_line)
         if not spans:
             return text
         parts: list[str] = []
         at = 0
         for span in spans:
-            secret = text[span.start : span.end]
-            told = mark(span.kind, secret)
-            parts += (text[at : span.start], told if _stands_in_text(secret, span.kind) else f'"{told}"')
+            told = mark(span.kind, text[span.start : span.end])
+            parts += (text[at : span.start], f'"{told}"' if span.kind == WHOLE else told)
             at = span.end
         return "".join((*parts, text[at:]))
 
-    def _by_value(self, text: str, values: Any) -> Iterator[Span]:
-        for match in values.finditer(text) if values is not None else ():
-            yield Span(match.start(), match.end(), self._kinds[match.group(0)])
+    def _may_hold(self, text: str) -> bool:
+        """Return whether it is worth a closer look: what is in a string's text is in the whole text too."""
+        return self._hits(text) or ("\\" in text and self._hits(_ESCAPED.sub(_meant, text)))
 
+    def _hits(self, text: str) -> bool:
+        if self._rules and _any_of(self._rules).search(text) is not None:
+            return True
+        return self._values is not None and self._values.search(text) is not None
 
-WHOLE = "named.value"
+    def _found(self, text: str, by_line: bool, depth: int) -> Iterator[Span]:
+        """Yield what is found in a text; spans may overlap.
 
+        Args:
+            depth: in how many JSON strings the text stands.
+        """
+        if is_json(text):
+            yield from self._in_json(text, (0, len(text)), None, depth)
+        elif depth == 0 and _NUMBER.match(text):
+            yield from self._number(text, 0, None, depth)
+        else:
+            yield from self._in_text(text, by_line, depth)
 
-def _stands_in_text(_secret: str, kind: str) -> bool:
-    return kind != WHOLE
+    def _in_text(self, text: str, by_line: bool, depth: int) -> Iterator[Span]:
+        at = 0
+        for start, end in fragments(text):
+            yield from self._plain(text[at:start], at, by_line)
+            name = _name_before(text[max(0, start - _LONGEST_NAME) : start])
+            yield from self._in_json(text, (start, end), name, depth)
+            at = end
+        yield from self._plain(text[at:], at, by_line)
 
-
-def _by_rules(rules: tuple[Rule, ...], text: str) -> Iterator[Span]:
-    for rule in rules:
-        for match in _compile(rule.pattern).finditer(text):
-            if text[match.start() - 1 : match.start()] == "$":
-                continue  # the tag of a declared secret, which says its name only
-            start, end = match.span(1)
-            secret = text[start:end]
-            if rule.weak and not any(char.isdigit() or char.isupper() for char in secret[1:]):
+    def _in_json(self, text: str, part: tuple[int, int], name: str | None, depth: int) -> Iterator[Span]:
+        for place in places(text, *part, name):
+            raw = text[place.start : place.end]
+            if place.is_number:
+                yield from self._number(raw, place.start, place.name, depth)
                 continue
-            whole = rule.kind == "named" and text[start - 1 : start] != '"' and _is_bare_json(secret, rule)
-            yield Span(start, end, WHOLE if whole else rule.kind)
+            says, starts = decoded(raw)
+            for span in _apart(self._in_string(says, place.name, depth)):
+                first, last = (span.start, span.end) if starts is None else (starts[span.start], starts[span.end])
+                yield Span(place.start + first, place.start + last, span.kind)
+
+    def _in_string(self, says: str, name: str | None, depth: int) -> Iterator[Span]:
+        if says and name is not None and _tells(name):
+            yield from _around_marks(says, [Span(0, len(says), "named")])
+        elif says and self._may_hold(says):
+            if depth < _MOST_NESTED:
+                yield from self._found(says, False, depth + 1)
+            else:
+                yield from self._plain(says, 0, False)
+
+    def _number(self, text: str, at: int, name: str | None, depth: int) -> Iterator[Span]:
+        """Yield a number that is a secret; its mark has quotes, except in a string, where they would end the string."""
+        known = self._values is not None and self._values.search(text) is not None
+        if known or (self._rules and name is not None and _tells_of_number(name)):
+            yield Span(at, at + len(text), "named" if depth else WHOLE)
+
+    def _plain(self, text: str, at: int, by_line: bool) -> Iterator[Span]:
+        values = self._values
+        found = [
+            Span(match.start(), match.end(), self._kinds[match.group(0)])
+            for match in (values.finditer(text) if values is not None else ())
+        ]
+        if self._rules and _any_of(self._rules).search(text) is not None:
+            found += _by_rules(self._rules, text, by_line)
+        for span in _around_marks(text, found):
+            yield Span(at + span.start, at + span.end, span.kind)
 
 
-def _is_bare_json(_secret: str, rule: Rule) -> bool:
-    return "JSON number" in rule.what or "JSON list" in rule.what
+def _by_rules(rules: tuple[Rule, ...], text: str, by_line: bool) -> Iterator[Span]:
+    marks = [found.span() for found in _SHORT_MARK.finditer(text)]
+    quotes, at = _Quotes(text), 0
+    for rule in rules:
+        for match in () if rule.how == IN_JSON else _compile(rule.pattern).finditer(text):
+            if any(start <= match.start() < end for start, end in marks):
+                continue  # what a mark says of itself is no secret
+            start, end = match.span(1)
+            if rule.how == QUOTED:
+                if start < at:
+                    continue  # it is part of the value before
+                start, end = quotes.value(start, end, by_line)
+                at = end
+            if by_line and rule.kind == "named" and "\n" in text[match.start() : end]:
+                continue
+            if rule.how == WEAK and not any(char.isdigit() or char.isupper() for char in text[start + 1 : end]):
+                continue
+            yield Span(start, end, rule.kind)
+
+
+class _Quotes:
+    """Where the quotes of a text are, and of which a value ends at which."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._places: dict[tuple[int, str], list[int]] | None = None
+
+    def value(self, start: int, end: int, by_line: bool) -> tuple[int, int]:
+        """Return what a quote encloses, which is nothing where it is the end of a text and not the beginning of one.
+
+        Args:
+            start, end: where the quote is, with the backslashes before it.
+            by_line: without an end on its line a value ends with the line.
+        """
+        text = self._text
+        if self._is_within(start, end) and text[end : end + 1] in _CLOSERS:
+            return end, end
+        level, quote = end - start - 1, text[end - 1]
+        limit = self._line_end(end) if by_line else len(text)
+        for found in _QUOTE.finditer(text, end, limit):
+            before = len(found[1])
+            if found[2] == quote and (before < level or before % (2 * level + 2) == level):
+                # Of an even number of backslashes before a bare quote all belong to the value.
+                last = found.end() - 1 - (level if before >= level else before)
+                break
+        else:
+            last = self._line_end(end)
+            cut = text.find(_CUT, end, last) if by_line else -1
+            last = cut if cut >= 0 else last
+        return end, last
+
+    def _line_end(self, at: int) -> int:
+        found = self._text.find("\n", at)
+        return len(self._text) if found < 0 else found
+
+    def _is_within(self, start: int, end: int) -> bool:
+        """Return whether a quote of the same kind is open before this one, on its line."""
+        if self._places is None:
+            self._places = {}
+            for found in _QUOTE.finditer(self._text):
+                self._places.setdefault((len(found[1]), found[2]), []).append(found.start())
+        same = self._places.get((end - start - 1, self._text[end - 1]), [])
+        return (bisect_left(same, start) - bisect_left(same, self._text.rfind("\n", 0, start) + 1)) % 2 == 1
+
+
+def _around_marks(text: str, found: Iterable[Span]) -> Iterator[Span]:
+    """Yield spans without the marks that stand in them already."""
+    marks = [mark.span() for mark in _SHORT_MARK.finditer(text)]
+    for span in found:
+        at = span.start
+        for start, end in marks:
+            if start < span.end and end > at:
+                if text[at:start].strip():
+                    yield Span(at, start, span.kind)
+                at = max(at, end)
+        if at < span.end:
+            yield Span(at, span.end, span.kind)
 
 
 def _apart(found: Iterable[Span]) -> Iterator[Span]:
@@ -211,12 +249,8 @@ def _apart(found: Iterable[Span]) -> Iterator[Span]:
     for span in sorted(found, key=lambda item: (item.start, -item.end)):
         if span.end <= at or span.start == span.end:
             continue
-        if span.start >= at:
-            yield span
-            at = span.end
-        elif span.kind != WHOLE:
-            yield Span(at, span.end, span.kind)
-            at = span.end
+        yield span if span.start >= at else Span(at, span.end, span.kind)
+        at = span.end
 
 
 def forms_of(value: str) -> Iterator[str]:
@@ -260,6 +294,28 @@ def has_telling_name(text: bytes) -> bool:
     What is hashed with a key depends on it, and so does the identity of calls: the names never change.
     """
     return _telling().search(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def _tells(name: str) -> bool:
+    """Return whether the value of a key is a secret."""
+    return _compile(rf"(?i)\b(?:{NAMES})s?[\s:=]*\z").search(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def _tells_of_number(name: str) -> bool:
+    return _compile(rf"(?i)\b(?:{NUMBER_NAMES})[\s:=]*\z").search(name) is not None
+
+
+def _name_before(text: str) -> str | None:
+    """Return the telling name that a text ends with, before a value."""
+    found = _compile(rf"(?i)\b({NAMES})s?[\"']?\s*[=:]\s*\z").search(text)
+    return None if found is None else str(found.group(1))
+
+
+def _meant(escape: re.Match[str]) -> str:
+    """Return, for an escape of JSON, the character that it means; a space for the rest."""
+    return chr(int(escape[1], 16)) if escape[1] else escape[2] or "\n"
 
 
 @lru_cache(maxsize=1)

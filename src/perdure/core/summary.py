@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.core.marks import whole_marks
 from perdure.model.artifact import CheckedArtifact
 
 SHORT_CHARACTERS = 160
@@ -141,8 +142,8 @@ def inline(text: str) -> str:
 
 
 def shorten(text: str, characters: int = SHORT_CHARACTERS) -> str:
-    """Return a text that is no longer than so many characters."""
-    return text if len(text) <= characters else text[: characters - 1] + "…"
+    """Return a text that is no longer than so many characters; a mark of a secret stays whole or goes."""
+    return text if len(text) <= characters else text[: whole_marks(text, characters - 1)] + "…"
 
 
 def counted(counts: Mapping[str, Mapping[str, int]]) -> list[str]:

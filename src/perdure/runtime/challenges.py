@@ -6,6 +6,7 @@ import json
 
 from perdure.core.answers import REPEAT_OF
 from perdure.core.codec import decode, encode
+from perdure.core.summary import shorten
 from perdure.core.transitions import CallEvent
 from perdure.model.toolcall import CallKey, CallRow, CallStatus
 from perdure.runtime.life import Life
@@ -146,5 +147,5 @@ def _outcome(store: SqlStore, row: CallRow) -> str:
     if row.status is CallStatus.ABANDONED:
         return f" was started at {row.started_at}; nobody knows whether it happened, and a person decided to go on"
     result = store.calls.response(row.call_no) or "null"
-    shown = result if len(result) <= SHOWN_CHARACTERS else result[:SHOWN_CHARACTERS] + "…"
+    shown = shorten(result, SHOWN_CHARACTERS + 1)
     return f" was done at {row.finished_at}; its result: {shown}"

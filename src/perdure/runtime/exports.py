@@ -116,7 +116,9 @@ class Exports:
         """What was started is settled, and the program is entered next: it may ask what an earlier life has left."""
         if life.run.attempt:
             life.files.packet = packet_of(life)
-            write_whole(life.workspace / packet_name(run_id), self._ledger.vault.shown(str(life.files.packet)))
+            write_whole(
+                life.workspace / packet_name(run_id), self._ledger.vault.shown(str(life.files.packet), page=True)
+            )
 
     @_never_fatal
     def closing(self, run_id: str, life: Life) -> None:
@@ -215,7 +217,7 @@ class Exports:
             text = json.dumps(report.as_document(), indent=2, ensure_ascii=False) + "\n"
             shown = self._ledger.vault.shown
             write_whole(Path(row.workspace) / document, shown(text))
-            write_whole(Path(row.workspace) / page, shown(report.as_markdown()))
+            write_whole(Path(row.workspace) / page, shown(report.as_markdown(), page=True))
         self._write_restart(row, None)
 
     def _write_restart(self, row: RunRow, folder: str | None) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from perdure.core.identity import FILES
+from perdure.core.summary import shorten
 from perdure.model.toolcall import CallRow
 from perdure.store.sql_store import SqlStore
 
@@ -18,7 +19,7 @@ def named(store: SqlStore, row: CallRow) -> str:
     arguments = json.loads(store.listed.request(row.call_no))
     files = arguments.pop(FILES, {})
     said = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
-    return f"{row.tool_name}({said if len(said) <= SHORT else said[:SHORT] + '…'}){_with(files)}"
+    return f"{row.tool_name}({shorten(said, SHORT + 1)}){_with(files)}"
 
 
 def _with(files: Mapping[str, str | None]) -> str:

@@ -79,7 +79,7 @@ def _is_place(value: str) -> bool:
 
 def said(text: str) -> str:
     """Return a text as it may be shown on a way out that belongs to no ledger."""
-    return shortened(PROCESS_REDACTOR.redact(text, blind_mark))
+    return PROCESS_REDACTOR.redact(shortened(text), blind_mark, by_line=True)
 
 
 class Sources:

@@ -30,7 +30,7 @@ def write_transcript(ledger: Ledger, run_id: str, workspace: Path) -> None:
     while True:
         text, after, waiting, more = ledger.read(partial(_page, run_id, after, waiting))
         if text:
-            text = ledger.vault.shown(text)
+            text = ledger.vault.shown(text, page=True)
             append(path, f"{text}<!-- perdure: told to {after}, open{''.join(f' {item}' for item in waiting)} -->\n")
         if not more:
             return

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.audit import Problem, call_problems, run_problems, seal_problem
+from perdure.core.json_places import is_json
+from perdure.core.marks import MARK_BEGIN
 from perdure.core.seals import first_link, link, may_follow
 from perdure.store.migrate import fresh_schema
 from perdure.store.sql_store import SqlStore
@@ -19,6 +21,8 @@ from perdure.store.sql_store import SqlStore
 MOST_PROBLEMS = 1_000
 """As many are listed; the rest is counted."""
 _BLOCK_BYTES = 1 << 20
+_MARK = f"{MARK_BEGIN}redacted:".encode()
+_BROKEN = "as it is stored: an older version hid a secret badly; nothing is lost, and with redaction.key it is read"
 
 
 @dataclass(slots=True)
@@ -140,7 +144,11 @@ def _calls(store: SqlStore, found: Verified, ledger_id: str) -> None:
 def _bodies(store: SqlStore, run_id: str | None) -> Iterator[Problem]:
     for call, ref in store.audit.missing_payloads(run_id):
         yield Problem("payload", call, f"the body {ref[:19]}… that it names is not there")
+    for kind, subject, what in store.audit.broken_texts(run_id):
+        yield Problem("text", subject, f"the {what} of this {kind} is no JSON {_BROKEN}", is_warning=True)
     for digest, content in store.audit.payloads():
+        if _MARK in content and not is_json(content.decode("utf-8", "replace")):
+            yield Problem("text", f"sha256:{digest[:12]}…", f"it is no JSON {_BROKEN}", is_warning=True)
         if hashlib.sha256(content).hexdigest() != digest:
             yield Problem("payload", f"sha256:{digest[:12]}…", "its bytes are not the ones of that hash")
     for tool, ref, one, another in store.audit.shared_refs():

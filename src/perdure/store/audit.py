@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from perdure.core.audit import AuditedCall, AuditedRun
+from perdure.core.json_places import is_json
 from perdure.core.seals import Settled
 from perdure.ports.store import Row
 from perdure.store.statements import Statements
@@ -57,6 +58,12 @@ class AuditRows:
     def payloads(self) -> Iterator[Row]:
         """Yield (hash, bytes)."""
         return self._do.rows("audit_payloads")
+
+    def broken_texts(self, run_id: str | None) -> Iterator[tuple[str, str, str]]:
+        """Yield (kind of row, its id, what of it) of each text that its marks have made no JSON any more."""
+        for kind, subject, what, text in self._do.rows("audit_marked_texts", run_id=run_id):
+            if not is_json(text):
+                yield kind, subject, what
 
     def missing_payloads(self, run_id: str | None) -> Iterator[Row]:
         """Yield (call, mark) of each body that a row names and nothing holds."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-from perdure.core.marks import shortened
 from perdure.core.seals import PAYLOAD_MARK, PRUNED
 from perdure.model.errors import BodyPruned, LedgerDamaged, StoreError
 from perdure.store.statements import Statements
@@ -58,4 +57,4 @@ class Payloads:
         if row is None or hashlib.sha256(row[0]).hexdigest() != digest:
             raise LedgerDamaged(f"the payload {digest[:12]}… is missing or damaged")
         text = bytes(row[0]).decode("utf-8")
-        return shortened(text) if told else self._do.vault.reveal(text)
+        return self._do.vault.told(text) if told else self._do.vault.reveal(text)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from perdure.core.marks import MARK_BEGIN, shortened
+from perdure.core.marks import MARK_BEGIN
 from perdure.core.redact import Redactor
 from perdure.model.errors import LeaseLost, StoreError
 from perdure.ports.store import CrashPoint, Row, SqlConnection, no_crash_point
@@ -83,7 +83,7 @@ class Statements:
     def told(self, name: str, /, **parameters: Any) -> Iterator[Row]:
         """Yield the rows of a named query for people: marks stand where secrets were."""
         found = self.connection.rows(self._sql[name], self._hidden(name, parameters))
-        return (tuple(shortened(value) if isinstance(value, str) else value for value in row) for row in found)
+        return (tuple(self.vault.told(value) if isinstance(value, str) else value for value in row) for row in found)
 
     def _exact(self, row: Row) -> Row:
         for value in row:

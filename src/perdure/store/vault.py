@@ -7,17 +7,27 @@ backup or a dump gives nothing away. The rows keep marks (``core.marks``).
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from perdure.core.json_places import is_json
 from perdure.core.marks import MarkBroken, blind_mark, has_mark, shortened
 from perdure.core.redact import Redactor, has_telling_name
 from perdure.model.errors import SecretUnavailable, StoreError, UsageError
 from perdure.store.cipher import KEY_BYTES, Cipher
 from perdure.store.modes import KEY_NAME, make_private, open_private, sync_folder
+
+_LAST = {"{": "}", "[": "]", '"': '"'}
+_JSON: dict[str, Callable[[str], str]] = {
+    "{": lambda text: json.dumps({"unreadable": text}, ensure_ascii=False),
+    "[": lambda text: json.dumps([text], ensure_ascii=False),
+    '"': lambda text: json.dumps(text, ensure_ascii=False),
+}
+"""By what a JSON text begins with, what stands for one that cannot be read because its key is gone."""
 
 
 class Vault:
@@ -63,9 +73,24 @@ class Vault:
                 f"a stored secret cannot be read: {problem}; {self.path} is another", **self._advice()
             ) from None
 
-    def shown(self, text: str) -> str:
-        """Return a text for people: secrets that still stand in it become marks, and marks carry nothing."""
-        return shortened(self.redactor.redact(text, self._mark))
+    def shown(self, text: str, *, page: bool = False) -> str:
+        """Return a text for people: secrets that still stand in it become marks, and marks carry nothing.
+
+        Args:
+            page: it has been put together of texts of which each was looked at; a name tells of its own line only.
+        """
+        return self.redactor.redact(shortened(text), self._mark, by_line=page)
+
+    def told(self, text: str) -> str:
+        """Return a stored text for people; what was JSON is JSON, whatever an older version has made of it."""
+        short = shortened(text)
+        if short is text or text[:1] not in _JSON or is_json(short):
+            return short
+        try:
+            return self.shown(self.reveal(text))
+        except SecretUnavailable:
+            wrap = _JSON[text[0]] if text[-1:] == _LAST[text[0]] else str
+            return wrap(short)
 
     def is_gone(self) -> bool:
         """Return whether secrets were hidden with a key that is not there any more."""

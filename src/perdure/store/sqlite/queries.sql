@@ -666,6 +666,23 @@ ORDER BY s.seal_no
 -- name: audit_payloads
 SELECT sha256, bytes FROM payloads
 
+-- name: audit_marked_texts
+SELECT 'run' AS kind, run_id AS subject, 'specification' AS what, run_spec_json AS text FROM runs
+WHERE instr(run_spec_json, '‹redacted:') AND (:run_id IS NULL OR run_id = :run_id)
+UNION ALL SELECT 'run', run_id, 'result', result_ref FROM runs
+WHERE instr(result_ref, '‹redacted:') AND (:run_id IS NULL OR run_id = :run_id)
+UNION ALL SELECT 'call', tool_call_id, 'request', request_ref FROM tool_calls
+WHERE instr(request_ref, '‹redacted:') AND (:run_id IS NULL OR run_id = :run_id)
+UNION ALL SELECT 'call', tool_call_id, 'receipt', response_ref FROM tool_calls
+WHERE instr(response_ref, '‹redacted:') AND (:run_id IS NULL OR run_id = :run_id)
+UNION ALL SELECT 'question', approval_id, 'detail', detail FROM approvals
+WHERE instr(detail, '‹redacted:') AND substr(detail, 1, 1) = '{' AND (:run_id IS NULL OR run_id = :run_id)
+UNION ALL SELECT 'checkpoint', checkpoint_id, 'snapshot', state_snapshot_json FROM checkpoints
+WHERE instr(state_snapshot_json, '‹redacted:') AND (:run_id IS NULL OR run_id = :run_id)
+UNION ALL SELECT 'call', e.tool_call_id, 'evidence ' || e.evidence_no, e.detail
+FROM evidence e JOIN tool_calls c ON c.tool_call_id = e.tool_call_id
+WHERE instr(e.detail, '‹redacted:') AND substr(e.detail, 1, 1) = '{' AND (:run_id IS NULL OR c.run_id = :run_id)
+
 -- name: audit_missing_payloads
 SELECT tool_call_id, ref FROM (
   SELECT call_no, tool_call_id, request_ref AS ref FROM tool_calls WHERE :run_id IS NULL OR run_id = :run_id
