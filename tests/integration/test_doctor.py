@@ -155,6 +155,17 @@ def test_modes_that_let_others_in_are_found(folder: Path) -> None:
     ]
 
 
+def test_a_file_that_has_become_executable_is_found_and_the_mark_on_the_log_is_told(folder: Path) -> None:
+    (told,) = of(look(folder), "file_mode")
+    assert (told.level, "-wal has an x bit of ours" in told.found) == (Level.OK, True)
+    (folder / LEDGER).chmod(0o700)
+    only(look(folder), "file_mode", Level.WARN, r"runtime_state\.db: is executable \(mode 0700\)")
+    (folder / LEDGER).chmod(0o600)
+    Path(f"{folder / LEDGER}-wal").chmod(0o600)
+    (told,) = of(look(folder), "file_mode")
+    assert (told.level, told.found) == (Level.OK, "no file of it is open to others")
+
+
 def test_a_key_that_others_may_read_is_found_where_it_lies(folder: Path) -> None:
     (folder / "keys").mkdir(mode=0o755)
     (folder / "keys" / "k").write_bytes(bytes(32))

@@ -35,7 +35,7 @@ def test_a_result_that_is_kept_as_its_repr_is_told_once_with_its_run_its_call_an
         return "done"
 
     assert warned(tmp_path, main) == [
-        "run w47, call w47.1 of send: result.ids[1] is a Thing, which has no JSON form; what is stored is the repr of "
+        "run w47, call w47.1 of send: result.ids[1] is of type Thing, which has no JSON form; what is stored is the repr of "
         "the result, a text: let send return JSON-like values, a dataclass or a pydantic model"
     ]
 
@@ -43,8 +43,8 @@ def test_a_result_that_is_kept_as_its_repr_is_told_once_with_its_run_its_call_an
 @pytest.mark.parametrize(
     ("main", "where"),
     [
-        (lambda run: repr(run.memo("draft", Thing)), "run w47, call w47.1 of memo draft: result is a Thing"),
-        (lambda _run: {"x": Thing()}, "run w47, main: result.x is a Thing"),
+        (lambda run: repr(run.memo("draft", Thing)), "run w47, call w47.1 of memo draft: result is of type Thing"),
+        (lambda _run: {"x": Thing()}, "run w47, main: result.x is of type Thing"),
     ],
 )
 def test_a_memo_and_main_are_named_too(tmp_path: Path, main: Callable[[Any], Any], where: str) -> None:
@@ -55,8 +55,14 @@ def test_a_memo_and_main_are_named_too(tmp_path: Path, main: Callable[[Any], Any
 @pytest.mark.parametrize(
     ("main", "says"),
     [
-        (lambda _run: send("ann", body={"k": Thing()}), "send was not called: its argument body.k is a Thing, which"),
-        (lambda run: run.memo("draft", str, Thing()), "run.memo('draft') was not run: one of its arguments is a Thing"),
+        (
+            lambda _run: send("ann", body={"k": Thing()}),
+            "send was not called: its argument body.k is of type Thing, which",
+        ),
+        (
+            lambda run: run.memo("draft", str, Thing()),
+            "run.memo('draft') was not run: one of its arguments is of type Thing",
+        ),
         (lambda run: run.turn("ask", str, [{"a": 1}], key=Thing()), "run.turn('ask') was not run: one of its"),
         (lambda _run: send(), "send(): missing a required argument: 'to'"),
     ],

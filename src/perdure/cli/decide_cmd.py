@@ -79,8 +79,10 @@ def _edit(options: argparse.Namespace) -> dict[str, Any] | None:
         return mapping_of(options.edit, "--edit")
     try:
         text = sys.stdin.read() if options.edit_file == "-" else Path(options.edit_file).read_text("utf-8")
-    except (OSError, ValueError) as problem:
-        raise UsageError(f"--edit-file: {problem}") from None
+    except OSError as problem:
+        raise UsageError(f"--edit-file: {options.edit_file}: {problem.strerror or problem}") from None
+    except ValueError:
+        raise UsageError(f"--edit-file: {options.edit_file} is no text in UTF-8") from None
     return mapping_of(text, "--edit-file")
 
 
@@ -103,7 +105,7 @@ def answer(options: argparse.Namespace, output: Output) -> int:
         if options.resume:
             note(f"{options.question}: {options.text}")
             with _kept():
-                return go_on(output, engine, run_id)
+                return go_on(output, engine, run_id, quiet=options.quiet)
         found = engine.outcome(run_id)
     output.answer(
         {"schema": "perdure.answer/v1", "id": options.question, "answer": options.text, "run_id": run_id},
@@ -140,7 +142,7 @@ def _after(options: argparse.Namespace, output: Output, engine: Engine, row: Cal
     if options.resume:
         note(f"{row.tool_call_id} ({row.tool_name}): {row.status}")
         with _kept():
-            return go_on(output, engine, row.run_id)
+            return go_on(output, engine, row.run_id, quiet=options.quiet)
     document = call_document(engine, row.tool_call_id)
     output.answer(document, lambda: f"{row.tool_call_id} ({visible(row.tool_name)}): {row.status}\n")
     _say_where(output, engine, row.run_id)

@@ -27,7 +27,11 @@ def cancel(options: argparse.Namespace, output: Output) -> int:
     )
     for outcome in found:
         if outcome.status == "cancelled" and outcome.waiting_for:
-            lines = (line for item in outcome.waiting_for for line in (item.summary, *item.commands))
+            lines = (
+                line
+                for item in outcome.waiting_for
+                for line in (f"  {item.summary}", *(f"    {command}" for command in item.commands))
+            )
             note(f"run {outcome.run_id}: what was sent and not answered stays in the inbox:", *lines)
     return 1 if any(outcome.status in ("succeeded", "failed") for outcome in found) else 0
 

@@ -24,8 +24,6 @@ _NO_FIELDS = ("schema", "evidence", "questions", "commands")
 
 def runs_ls(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure runs ls``."""
-    from perdure.runtime.report import owner_note
-
     _times(options, output)
     columns = _run_columns(output)
     names = columns.chosen(options.columns, output)
@@ -34,9 +32,10 @@ def runs_ls(options: argparse.Namespace, output: Output) -> int:
         with engine_of(options) as engine:
             limit = options.limit or ENDLESS
             rows = engine.runs(status=options.status, limit=limit, name=options.name, since=_since(options.since))
+            notes = [engine.note_of(row) for row in rows]
     except NoLedger as problem:
         note(problem.message)
-        rows, beside = [], {"ledger": None}
+        rows, notes, beside = [], [], {"ledger": None}
     listed: list[dict[str, Any]] = [
         {
             "run_id": row.run_id,
@@ -50,9 +49,9 @@ def runs_ls(options: argparse.Namespace, output: Output) -> int:
             "deadline_at": row.deadline_at,
             "error_code": row.error_code,
             "workspace": row.workspace,
-            "note": owner_note(row),
+            "note": said,
         }
-        for row in rows
+        for row, said in zip(rows, notes, strict=True)
     ]
     document = {"schema": "perdure.runs/v1", "runs": listed, **beside}
     output.answer(document, lambda: columns.table(output, names, listed), rows="runs")
@@ -169,7 +168,8 @@ def _details(output: Output, details: Mapping[str, Any]) -> Iterable[str]:
     said = (
         ("provider session", details["provider_session_id"]),
         ("forked session", details["provider_session_forked_from"]),
-        ("last prompt", details["last_job_prompt"]),
+        ("objective", details["objective"]),
+        ("last prompt", details["last_job_prompt"] if details["last_job_prompt"] != details["objective"] else None),
         ("forks", ", ".join(details["forks"])),
     )
     if any(value for _, value in said):
@@ -265,9 +265,14 @@ def _call_columns(output: Output) -> Columns:
 def _standing(call: Mapping[str, Any]) -> str:
     """Return a call's state, and whether it happened in this run: it may be simulated, or inherited by a fork."""
     marks = ", ".join(
-        word for word, holds in (("simulated", call["simulated"]), ("inherited", call["inherited_from"])) if holds
+        word for word, holds in ((_simulated(call), call["simulated"]), ("inherited", call["inherited_from"])) if holds
     )
     return f"{call['status']} ({marks})" if marks else str(call["status"])
+
+
+def _simulated(call: Mapping[str, Any]) -> str:
+    """Return whether a call of a fork was simulated, or would be if it started."""
+    return "simulated" if call["status"] in ("succeeded", "failed") else "to be simulated"
 
 
 def call_document(engine: Engine, tool_call_id: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.output import visible
+from perdure.core.summary import coded
 
 if TYPE_CHECKING:
     from perdure.runtime.changes import Change
@@ -88,7 +89,7 @@ def line(change: Change, resume_command: str) -> str:
 
 def _run_line(facts: Mapping[str, Any]) -> str:
     reason = f" ({facts['reason']})" if facts["reason"] else ""
-    error = f": {facts['error_code']}: {facts['error_detail']}" if facts["error_code"] else ""
+    error = f": {coded(facts['error_code'], facts['error_detail'])}" if facts["error_code"] else ""
     return f"{facts['status']}{reason}{error}"
 
 

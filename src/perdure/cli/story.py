@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.output import Output, fields, shown, visible
+from perdure.core.summary import coded
 
 if TYPE_CHECKING:
     from perdure.model.run import Outcome
@@ -55,7 +57,7 @@ def _why(call: Mapping[str, Any]) -> str:
         return "it looked like an effect that was done already, and its caller was told so; nothing was sent"
     if call["simulated"] and status == "succeeded":
         return "it was simulated: this fork sends nothing, and its caller got what stands in for the result"
-    error = f" ({call['error_code']}: {call['error_detail']})" if call["error_code"] else ""
+    error = f" ({coded(call['error_code'], call['error_detail'])})" if call["error_code"] else ""
     return _STATES[status] + error
 
 
@@ -140,8 +142,16 @@ def sorted_events(call: Mapping[str, Any]) -> list[str]:
     return [f"{at}  {text}" for at, _, text in sorted(found)]
 
 
+def _of_probe(item: Mapping[str, Any]) -> str:
+    """Return what a probe has said beside its verdict, in words: its row keeps it as JSON."""
+    told: dict[str, Any] = json.loads(item["detail"] or "{}")
+    complete = "its listing was complete" if item["says"] == "not_happened" and told.get("complete") else ""
+    return "; ".join(text for text in (told.get("reason"), complete) if text)
+
+
 def _evidence(item: Mapping[str, Any]) -> str:
     subject = f"attempt {item['attempt']}:" if item["kind"] == "attempt" else f"{item['kind']} says"
     reference = f", ref {item['ref']}" if item["ref"] else ""
-    detail = f", {item['detail']}" if item["detail"] else ""
+    told = _of_probe(item) if item["kind"] == "probe" else item["detail"]
+    detail = f", {told}" if told else ""
     return f"{subject} {item['says']}{reference}{detail}  [{item['actor']}]"

@@ -162,11 +162,12 @@ def _said(found: Mapping[str, Any]) -> str:
         wanted = str(found["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         return f"{given!r} is none of {', '.join(wanted)}{suggestion(given, wanted)}"
     if str(found["msg"]).startswith("Input should be "):
-        return f"must be {message}, not {_shown(given)}"
+        return f"must be {message}, not {shown(given)}"
     return message
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a value of a file as an error shows it: in short."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):

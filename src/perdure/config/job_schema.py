@@ -19,7 +19,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from perdure.config.checked import Edge, NonEmpty, as_list, as_mapping, check, unknown_key
+from perdure.config.checked import Edge, NonEmpty, as_list, as_mapping, check, shown, unknown_key
 from perdure.config.job import JobFile
 from perdure.config.source import Document, Loc, SourceError, load_document
 from perdure.core.citations import PROSE_ENDINGS, is_prose
@@ -40,7 +40,7 @@ _LONGEST_NAME = 200
 
 def _number(value: object) -> float | int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ValueError("must be a number greater than 0")
+        raise ValueError(f"must be a number greater than 0, not {shown(value)}")
     return value
 
 

@@ -97,7 +97,7 @@ def read_answer(answer: Any) -> Answer:
     elif _is_list(answer) and answer and all(_is_object(item) and "type" in item for item in answer):
         return _responses(answer)
     raise UnreadableAnswer(
-        f"an answer of the model is a {type(answer).__name__} of no known form; "
+        f"an answer of the model is of type {type(answer).__name__}, which is no known form; "
         "return the provider's message, a text, or {'content': …, 'tool_calls': [{'name': …, 'args': {…}}]}"
     )
 

@@ -130,7 +130,7 @@ def _rare(value: Any, exact: bool, at: str) -> Any:
         return {"$secret": value.name}
     if _is_record(type(value)):
         return to_tagged(_fields_of(value), exact=exact, at=at)
-    raise Unstorable(f"{at} is a {type(value).__name__}, which has no JSON form")
+    raise Unstorable(f"{at} is of type {type(value).__name__}, which has no JSON form")
 
 
 # A datetime is a date too, so that the order matters.

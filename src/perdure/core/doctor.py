@@ -162,9 +162,11 @@ def clock(now: str, newest: str | None) -> Iterator[Finding]:
         yield ok("clock", f"it is {now}")
 
 
-def exposed(path: str, problem: str, command: str, *, is_folder: bool) -> Finding:
-    """Tell of a file or a folder that others than its owner may enter, as ``store.modes`` found it."""
+def exposed(path: str, problem: str, command: str, *, is_folder: bool, to_others: bool) -> Finding:
+    """Tell of a path that others than its owner may enter, or of another mode, as ``store.modes`` found it."""
     means = "others on this machine may read or change what tools got and returned"
+    if not to_others:
+        means = "no file of a ledger is a program: something else has changed its mode"
     return Finding("folder_mode" if is_folder else "file_mode", Level.WARN, f"{path}: {problem}", means, command)
 
 

@@ -131,6 +131,11 @@ def section(title: str, lines: Iterable[str], *, left_out: int = 0, more: str = 
     return ["", f"## {title}", "", *shown, *rest]
 
 
+def coded(code: str | None, detail: str | None) -> str:
+    """Return an error's code and what it says, apart by a colon; many an error says nothing."""
+    return ": ".join(text for text in (code, detail) if text)
+
+
 def inline(text: str) -> str:
     """Return a text as code on one line, whatever is in it."""
     flat = " ".join(text.split()) or "(empty)"

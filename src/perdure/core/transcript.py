@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any, TypeGuard
 
-from perdure.core.summary import inline, shorten
+from perdure.core.summary import coded, inline, shorten
 from perdure.model.toolcall import MEMO_NAMESPACE, MODEL_NAMESPACE, CallRow
 
 MOST_CHARACTERS = 4000
+_SHOWN_ELSEWHERE = ("role", "type", "content")
 
 
 def entry(row: CallRow, request: str, response: str | None, *, again: bool = False) -> str:
@@ -26,7 +27,7 @@ def entry(row: CallRow, request: str, response: str | None, *, again: bool = Fal
     else:
         body = [*_value("arguments", None if row.tool_namespace == MEMO_NAMESPACE else request)]
         body += _value("result", response)
-    error = [f"{row.error_code}: {inline(row.error_detail or '')}"] if row.error_code else []
+    error = [coded(row.error_code, inline(row.error_detail) if row.error_detail else None)] if row.error_code else []
     return "\n\n".join([_heading(row, again), *body, *error]) + "\n\n"
 
 
@@ -52,6 +53,10 @@ def _message(message: Any) -> list[str]:
     if not _is_object(message):
         return [_quoted(_short(message))]
     role, content = str(message.get("role") or message.get("type") or "message"), message.get("content")
+    if content is None:  # a message that holds no text of its own: calls that a model asks for, or a result
+        content = {name: item for name, item in message.items() if name not in _SHOWN_ELSEWHERE and item is not None}
+        if not content:
+            return []
     return [f"**{' '.join(role.split())}:** {_quoted(content if isinstance(content, str) else _short(content))}"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +15,8 @@ from perdure.quick import lines_of, open, say, speak
 from perdure.runtime.faces import AsyncRun, Run
 from perdure.runtime.phases import Critic
 from perdure.runtime.scope import AsyncScope, NotEntered
+
+NOT_ENTERED = "its stored outcome; the body was not entered"
 
 
 class run_scope:
@@ -125,6 +128,8 @@ class run_scope:
         self._stack.close()
         speak(problem)
         if outcome is not None:
+            if isinstance(problem, NotEntered) and outcome.status is RunStatus.SUCCEEDED:
+                outcome = replace(outcome, note="; ".join(text for text in (outcome.note, NOT_ENTERED) if text))
             say(outcome)
             if isinstance(problem, NotEntered | RunSuspended):
                 return ScopeLeft(lines_of(outcome)[0], outcome.exit_code)

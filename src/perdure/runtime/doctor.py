@@ -23,7 +23,7 @@ from perdure.ports.clock import Clock
 from perdure.runtime import checkup
 from perdure.runtime.crashpoints import KNOBS, PREFIX
 from perdure.runtime.secrets import KEY_VARIABLE
-from perdure.store.modes import exposed
+from perdure.store.modes import exposed, marked_log
 from perdure.store.sqlite.checksums import checksum_vfs
 from perdure.store.sqlite.connection import SqliteConnection, library_version, wal_reset_bug
 from perdure.store.sqlite.mounts import filesystem_of
@@ -125,10 +125,14 @@ def _inside(database: Path, clock: Clock, key: str | None) -> tuple[list[Finding
 def _modes(database: Path, state_dir: Path, key: str | None) -> Iterator[Finding]:
     found = exposed(state_dir.absolute(), database.absolute(), Path(key) if key else None)
     for item in found:
-        yield rules.exposed(str(item.path), item.problem, item.command, is_folder=item.is_folder)
-    for about, what in (("folder_mode", "folder"), ("file_mode", "file")):
+        yield rules.exposed(
+            str(item.path), item.problem, item.command, is_folder=item.is_folder, to_others=item.to_others
+        )
+    log = marked_log(database.absolute())
+    mark = f"; {log.name} has an x bit of ours, by which a log is known that another program made" if log else ""
+    for about, what, more in (("folder_mode", "folder", ""), ("file_mode", "file", mark)):
         if not any(item.is_folder == (what == "folder") for item in found):
-            yield rules.ok(about, f"no {what} of it is open to others")
+            yield rules.ok(about, f"no {what} of it is open to others{more}")
 
 
 def _nearest(folder: Path) -> Path:

@@ -16,7 +16,7 @@ from perdure.runtime.actions import LIVING_SENDERS
 from perdure.runtime.checkpointing import INTERRUPT, write_checkpoint
 from perdure.runtime.lease import end_children
 from perdure.runtime.life import Life
-from perdure.runtime.raised import raised_at
+from perdure.runtime.raised import told_by
 from perdure.runtime.steps import block_open_steps
 from perdure.store.sql_store import SqlStore
 
@@ -256,4 +256,4 @@ def error_words(problem: BaseException) -> tuple[str, str]:
         return "denied", str(problem)
     if isinstance(problem, SimulationMissing):
         return "simulation_missing", str(problem)
-    return type(problem).__name__, str(problem) + raised_at(problem)
+    return type(problem).__name__, told_by(problem)

@@ -37,8 +37,8 @@ def find_run(store: SqlStore, text: str) -> str:
         raise NotFound("the id of a run is empty: give its id, a unique prefix of it, or @last")
     found = store.runs.ids_like(text)
     if len(found) > 1:
-        more = ", …" if len(found) >= SEVERAL else ""
-        raise NotFound(f"several runs begin with {text!r}: {', '.join(found)}{more}")
+        more = ", …" if len(found) > SEVERAL else ""
+        raise NotFound(f"several runs begin with {text!r}: {', '.join(found[:SEVERAL])}{more}")
     if not found:
         raise no_run(store, text)
     return found[0]

@@ -164,7 +164,7 @@ def checked_probe(answer: Any) -> Probe:
         return Probe.unknown(f"the probe said {answer.verdict!r}, which is none of {', '.join(VERDICTS)}")
     said: Any = answer.ref
     if said is not None and (isinstance(said, bool) or not isinstance(said, str | int)):
-        return Probe.unknown(f"the probe's reference is a {type(said).__name__}, not a text")
+        return Probe.unknown(f"the probe's reference is of type {type(said).__name__}, not a text")
     ref = str(said) if said not in (None, "") else None
     return replace(answer, ref=ref, complete=answer.complete is True, reason=str(answer.reason))
 

@@ -14,7 +14,7 @@ from perdure.model.errors import PerdureError
 from perdure.model.toolcall import CallRow, CallStatus
 from perdure.runtime.life import Life
 from perdure.runtime.naming import named
-from perdure.runtime.raised import raised_at
+from perdure.runtime.raised import said_by
 from perdure.runtime.returned import returned_type, returns_nothing
 from perdure.store.questions import LEFT_OUT_KEY, NOTICE_KIND
 from perdure.store.sql_store import SqlStore
@@ -79,7 +79,7 @@ def _asked_for(life: Life, store: SqlStore, row: CallRow, problem: BaseException
     if asked is not None:
         return asked.wants_value  # by an earlier life; a notice about the call stands by itself
     kind = returned_type(_tool(life, row))
-    error = f"{type(problem).__name__}: {problem}{raised_at(problem)}"
+    error = said_by(problem)
     store.questions.ask(
         "a" + life.around.new_token(),
         run_id=life.run_id,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perdure.core.budget import left_of
 from perdure.core.packet import CheckpointLine, ResumePacket
-from perdure.core.summary import CallLine, LifeLine, shorten
+from perdure.core.summary import CallLine, LifeLine, coded, shorten
 from perdure.model.artifact import Artifact
 from perdure.model.toolcall import INNER_NAMESPACES, CallRow, CallStatus
 from perdure.runtime import artifacts
@@ -112,7 +112,7 @@ def _receipt(store: SqlStore, row: CallRow) -> str | None:
         return shorten(store.listed.response(row.call_no) or "null")
     if row.status is CallStatus.CANCELLED and row.same_as is not None:
         return f"that of {row.same_as}"
-    return shorten(f"{row.error_code}: {row.error_detail}") if row.error_code else None
+    return shorten(coded(row.error_code, row.error_detail)) if row.error_code else None
 
 
 def decided(store: SqlStore, row: CallRow, *, settled: bool = False) -> str:

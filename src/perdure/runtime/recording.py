@@ -19,7 +19,7 @@ from perdure.runtime.actions import Ended, Outcome
 from perdure.runtime.freeing import let_the_run_go_on
 from perdure.runtime.life import Life
 from perdure.runtime.naming import named
-from perdure.runtime.raised import raised_at
+from perdure.runtime.raised import said_by
 from perdure.runtime.returned import returned_type
 from perdure.store.questions import NOTICE_KIND
 from perdure.store.sql_store import SqlStore
@@ -184,7 +184,7 @@ def store_setback(life: Life, store: SqlStore, row: CallRow, outcome: Outcome, a
         return current
     now = life.now()
     error = outcome.error
-    says = f"{type(error).__name__}: {error}{raised_at(error)}" if error is not None else outcome.ended.value
+    says = said_by(error) if error is not None else outcome.ended.value
     if outcome.ended is Ended.NOT_DONE:
         add_evidence(life, store, row, "attempt", "not_done", detail=says)
         if row.attempt > 1 and late_reply.reply_before(store, row) is not None:
@@ -252,7 +252,7 @@ def _said(error: BaseException) -> str:
     """Return what an error says; of one that nobody has raised on purpose also what it is and where it came from."""
     if isinstance(error, ToolFailed | PerdureError):
         return str(error)
-    return f"{type(error).__name__}: {error}{raised_at(error)}"
+    return said_by(error)
 
 
 def store_lost(life: Life, store: SqlStore, row: CallRow) -> CallRow:

@@ -18,7 +18,7 @@ from perdure.runtime.lease import Liveness, liveness
 from perdure.runtime.standings import standings, standings_document
 from perdure.runtime.waiting import spaced, waiting, waiting_document
 from perdure.store.listing import CallFilter
-from perdure.store.runs import LifeRow, owner_from_text
+from perdure.store.runs import owner_from_text
 from perdure.store.sql_store import SqlStore
 
 
@@ -61,8 +61,7 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         error_detail=row.error_detail,
         told_result=store.runs.told_result(run_id),
         note=pruned
-        or interrupted_note(row, life)
-        or owner_note(row)
+        or undriven_note(store, row)
         or cancel_note(store, row)
         or _fork_note(store, row, origin, simulated),
         origin=origin,
@@ -94,10 +93,12 @@ def _pruned_note(store: SqlStore, run_id: str) -> str:
 INTERRUPTED = "interrupted; nobody drives it"
 
 
-def interrupted_note(row: RunRow, life: LifeRow | None) -> str:
-    """Return that the last life of a running run was interrupted, or nothing."""
-    over = row.status is RunStatus.RUNNING and life is not None and life.ended_at is not None
-    return INTERRUPTED if over else ""
+def undriven_note(store: SqlStore, row: RunRow) -> str:
+    """Return that nobody drives a running run: its last life was interrupted, or its owner is gone; or nothing."""
+    if row.status is not RunStatus.RUNNING:
+        return ""
+    life = store.runs.last_life(row.run_id)
+    return INTERRUPTED if life is not None and life.ended_at is not None else owner_note(row)
 
 
 def owner_note(row: RunRow) -> str:
@@ -291,6 +292,7 @@ def details(store: SqlStore, run_id: str) -> dict[str, Any]:
     return {
         "provider_session_id": origin.provider_session_id,
         "provider_session_forked_from": origin.provider_session_forked_from,
+        "objective": _objective(store, run_id),
         "last_job_prompt": origin.last_job_prompt,
         "forks": store.origins.forks(run_id),
         "budgets": standings_document(standings(store, run_id)),
@@ -323,6 +325,11 @@ def details(store: SqlStore, run_id: str) -> dict[str, Any]:
             for row in store.steps.artifacts(run_id)
         ],
     }
+
+
+def _objective(store: SqlStore, run_id: str) -> str | None:
+    row = store.runs.get(run_id)
+    return json.loads(row.spec_json).get("objective") or None if row is not None else None
 
 
 def _lives(store: SqlStore, run_id: str) -> list[dict[str, Any]]:

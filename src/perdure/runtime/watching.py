@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from perdure.core.budget import Limit
+from perdure.core.summary import coded
 from perdure.model.errors import NotFound
 from perdure.model.run import Outcome, RunRow, RunStatus, Waiting, going_on
 from perdure.model.toolcall import INNER_NAMESPACES
@@ -213,7 +214,7 @@ class Watcher:
             bars=_bars(standings(self._store, self.run_id), active - float(run["active_seconds"])),
             waits=tuple(waits),
             resume_command=_way_on(row, waits, self._flags) if row is not None else "",
-            error=f"{run['error_code']}: {run['error_detail']}" if run["error_code"] else None,
+            error=coded(run["error_code"], run["error_detail"]) if run["error_code"] else None,
         )
 
     def _call(self, now: str) -> dict[str, Any] | None:

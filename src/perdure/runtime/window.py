@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.runtime import finding, forecasting
+from perdure.model.run import RunRow
+from perdure.runtime import finding, forecasting, report
 from perdure.runtime.ledger import Ledger
 from perdure.runtime.life import Surroundings
 from perdure.runtime.registry import Registry
@@ -28,6 +29,10 @@ class Window:
         """
 
         return self._ledger.read(lambda store: finding.find_run(store, text))
+
+    def note_of(self, row: RunRow) -> str:
+        """Return what the status of a run alone does not say: that nobody drives it; in the words of its outcome."""
+        return self._ledger.read(lambda store: report.undriven_note(store, row))
 
     def watcher(self, run_id: str, *, since: str | None = None) -> Watcher:
         """Return somebody who looks at a run on a connection of its own, which only reads; close it.

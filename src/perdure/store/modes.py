@@ -16,7 +16,9 @@ FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 KEY_NAME = "redaction.key"
 """The file beside a ledger with the key of its secrets."""
+LOG = "-wal"
 _OTHERS = 0o077
+_PROGRAM = 0o7111
 _WRITE_BY_OTHERS = 0o022
 
 
@@ -28,6 +30,8 @@ class Exposed:
     problem: str
     command: str
     is_folder: bool
+    to_others: bool = True
+    """Whether others may look into it; else something has changed its mode, and that is all."""
 
 
 _ANOTHER = "let this user write there, or name a folder that takes files: --state-dir DIR"
@@ -134,19 +138,21 @@ def make_private(path: Path, content: bytes) -> None:
 
 
 def exposed(state_dir: Path, database: Path, key: Path | None = None) -> list[Exposed]:
-    """Return what others than the owner may read or write of a state directory, folders first.
+    """Return what others than the owner may read or write of a state directory, and files of a mode that is not ours.
+
+    Folders come first. In a folder that is closed to others the rights of others on a file lead nowhere.
 
     Args:
         state_dir: holds workspaces.
         database: the ledger's file; the folder it lies in is looked at if it is there.
         key: the file of the key of secrets; beside the database when left out.
     """
-    beside = [database.with_name(database.name + end) for end in ("", "-wal", "-shm")]
+    beside = [database.with_name(database.name + end) for end in ("", LOG, "-shm")]
     backups = sorted(database.parent.glob(f"{database.name}.before-*")) if database.parent.is_dir() else []
     files = [*beside, *backups, key or database.with_name(KEY_NAME)]
     folders = {state_dir, state_dir / "workspaces", *([database.parent] if database.exists() else [])}
     looked = [_look(item, FOLDER_MODE) for item in sorted(folders)]
-    looked += [_look(item, FILE_MODE) for item in files if not _is_closed(item.parent)]
+    looked += [_look(item, FILE_MODE, closed=_is_closed(item.parent)) for item in files]
     return [item for item in looked if item is not None]
 
 
@@ -157,7 +163,16 @@ def _is_closed(folder: Path) -> bool:
         return True
 
 
-def _look(path: Path, wanted: int) -> Exposed | None:
+def marked_log(database: Path) -> Path | None:
+    """Return the log of a database if it carries the mark of ours: its owner's execute bit, which gives nobody more."""
+    log = database.with_name(database.name + LOG)
+    try:
+        return log if log.stat().st_mode & stat.S_IXUSR else None
+    except OSError:
+        return None
+
+
+def _look(path: Path, wanted: int, *, closed: bool = False) -> Exposed | None:
     try:
         found = path.stat()
     except OSError:
@@ -165,9 +180,11 @@ def _look(path: Path, wanted: int) -> Exposed | None:
     mode, is_folder = stat.S_IMODE(found.st_mode), stat.S_ISDIR(found.st_mode)
     if found.st_uid != os.getuid():
         return Exposed(path, f"belongs to user {found.st_uid}", f"chown {os.getuid()} {path}", is_folder)
-    # The log of a database carries one more bit of ours, which lets nobody read it.
-    if not mode & (_OTHERS if is_folder else 0o066):
-        return None
+    if not mode & (_OTHERS if is_folder else 0o066) or closed:
+        ours = wanted | stat.S_IXUSR if path.name.endswith(LOG) else wanted
+        if is_folder or not mode & _PROGRAM & ~ours:
+            return None
+        return Exposed(path, f"is executable (mode {mode:04o})", f"chmod {wanted:o} {path}", is_folder, to_others=False)
     may = "write to" if mode & _WRITE_BY_OTHERS else "look into"
     return Exposed(path, f"others may {may} it (mode {mode:04o})", f"chmod {wanted:o} {path}", is_folder)
 

@@ -97,7 +97,7 @@ class RunRows:
         return [run_of(row) for row in rows]
 
     def ids_like(self, prefix: str) -> list[str]:
-        """Return up to five ids that begin with ``prefix``."""
+        """Return up to six ids that begin with ``prefix``, the newest first."""
         return [row[0] for row in self._do.rows("run_ids_like", prefix=prefix)]
 
     def last_id(self) -> str | None:

@@ -78,8 +78,9 @@ def call_id(parser: Parser) -> None:
 
 
 def go_on(parser: Parser) -> None:
-    """Add ``--resume``."""
+    """Add ``--resume``, and ``--quiet`` for the life that it begins."""
     parser.add_argument("--resume", action="store_true", help="then resume the run; its exit code is returned")
+    quiet(parser)
 
 
 def quiet(parser: Parser) -> None:

@@ -65,7 +65,7 @@ ORDER BY run_no DESC LIMIT :limit
 SELECT status, count(*) FROM runs WHERE status IN ('succeeded', 'cancelled') GROUP BY status
 
 -- name: run_ids_like
-SELECT run_id FROM runs WHERE run_id >= :prefix AND run_id < :prefix || char(1114111) ORDER BY run_no DESC LIMIT 5
+SELECT run_id FROM runs WHERE run_id >= :prefix AND run_id < :prefix || char(1114111) ORDER BY run_no DESC LIMIT 6
 
 -- name: last_run_id
 SELECT run_id FROM runs ORDER BY run_no DESC LIMIT 1
@@ -824,6 +824,7 @@ SELECT count(*) FROM tool_calls WHERE run_id = :run_id AND inherited_from IS NOT
 
 -- name: count_simulated
 SELECT count(*) FROM tool_calls WHERE run_id = :run_id AND simulated = 1 AND inherited_from IS NULL
+  AND status IN ('succeeded','failed') AND started_at IS NOT NULL
   AND tool_namespace NOT IN ('memo','model','agent','timer','ask','critic')
 
 -- name: ancestors
