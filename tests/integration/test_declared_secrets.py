@@ -148,12 +148,47 @@ def test_a_source_that_is_a_value_is_refused_and_not_repeated(tmp_path: Path) ->
 
 def test_a_secret_does_not_show_itself() -> None:
     secret = Secret("SMTP_PASSWORD")
-    assert f"{secret} {secret!r}" == "<secret SMTP_PASSWORD> <secret SMTP_PASSWORD>"
+    assert f"{secret!r}" == repr(secret) == "<secret SMTP_PASSWORD>"
     assert secret == Secret("SMTP_PASSWORD")
     with pytest.raises(AttributeError):
         secret.name = "other"
     with pytest.raises(ValueError, match="no name"):
         Secret("a b")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        lambda secret: f"Bearer {secret}",
+        lambda secret: "Bearer " + secret,
+        lambda secret: secret + " (mine)",
+        "Bearer {}".format,
+        lambda secret: "Bearer %s" % secret,  # noqa: UP031
+        str,
+    ],
+)
+def test_a_secret_in_a_text_is_refused_and_no_placeholder_is_sent(tmp_path: Path, header: Any) -> None:
+    provider = Provider()
+    deliver = tools_of(provider)
+    with open_here(tmp_path, {"API_TOKEN": "value-4711"}) as engine:
+        failed = engine.run(lambda run: deliver({"Authorization": header(run.secret("API_TOKEN"))}), run_id="r1")
+    assert (failed.status, failed.error_code) == ("failed", "UsageError")
+    assert "the secret API_TOKEN cannot be made part of a text" in str(failed.error_detail)
+    assert provider.got == []
+
+
+def test_a_header_is_put_together_in_the_tool(tmp_path: Path) -> None:
+    got: list[str] = []
+
+    @tool(side_effect_class="external")
+    def post(to: str, token: str) -> str:
+        got.append(f"Bearer {token}")
+        return f"to {to} with Bearer {token}"
+
+    with open_here(tmp_path, {"API_TOKEN": "value-4711"}) as engine:
+        assert engine.run(lambda run: post("a", run.secret("API_TOKEN")), run_id="r1").status == "succeeded"
+    assert got == ["Bearer value-4711"]
+    assert found_below(tmp_path, ["value-4711"]) == []
 
 
 def test_the_error_of_a_missing_secret_has_a_code_and_a_next_step() -> None:

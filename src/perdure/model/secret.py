@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any, NoReturn
+
+from perdure.model.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,99}\Z")
 
@@ -33,6 +36,32 @@ class Secret:
 
     def __repr__(self) -> str:
         return f"<secret {self.name}>"
+
+    def __str__(self) -> str:
+        """Refuse to be part of a text: what a provider would get is this name and not the value.
+
+        Raises:
+            UsageError: always; the value is known to the tool only, and a text with it is made there.
+        """
+        raise self._refused()
+
+    def __format__(self, _spec: str) -> str:
+        """Refuse as ``str`` does."""
+        raise self._refused()
+
+    def __add__(self, _other: Any) -> NoReturn:
+        """Refuse as ``str`` does."""
+        raise self._refused()
+
+    __radd__ = __add__
+
+    def _refused(self) -> UsageError:
+        return UsageError(
+            f"the secret {self.name} cannot be made part of a text: only the tool gets its value",
+            safe="Nothing was sent.",
+            next_command=f"hand run.secret({self.name!r}) to the tool as an argument of its own, and put the text "
+            'together in the tool: f"Bearer {token}"; repr() of it says its name',
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and other.name == self.name
