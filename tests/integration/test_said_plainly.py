@@ -12,7 +12,7 @@ import perdure
 from perdure import Probe, tool
 from perdure.cli.main import main as command_line
 from perdure.core.transcript import entry
-from perdure.model.errors import NotFound
+from perdure.model.errors import NotFound, UsageError
 from perdure.model.toolcall import CallRow
 from tests.integration.engine_support import Outside, mailer, open_engine
 from tests.integration.job_support import Job
@@ -121,6 +121,18 @@ def test_a_call_that_a_fork_never_started_is_not_counted_as_simulated(
         ]
         done = engine.resume("f", main=main, grant={"calls": 1})
     assert (done.status, done.simulated, outside.sent) == ("succeeded", 3, ["a:", "b:", "c:"])
+
+
+def test_a_mistyped_limit_that_the_job_does_not_have_is_told_as_both(tmp_path: Path) -> None:
+    job = Job(tmp_path, "budgets: {max_tool_calls: 1}")
+    with job.engine() as engine:
+        assert job.live_in(engine, lambda run: [run.ask("which?")]).reason == "question"
+        with pytest.raises(UsageError, match=r"did you mean 'calls'\? \(") as refused:
+            engine.resume("r1", grant={"call": 5})
+        assert refused.value.next_command == "perdure resume r1 --grant calls=…"
+        with pytest.raises(UsageError, match=r"did you mean 'steps'\? The job has no max_steps, so") as refused:
+            engine.resume("r1", grant={"step": 5})
+        assert refused.value.next_command == "perdure resume r1"
 
 
 def test_an_answer_that_resumes_may_be_quiet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

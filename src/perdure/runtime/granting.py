@@ -101,6 +101,8 @@ def _amount(budgets: Mapping[str, object], name: str, amount: object) -> str:
     if name not in NAMES:
         near = difflib.get_close_matches(name, NAMES, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
+        if near and near[0] != DEADLINE and not _grantable(budgets, Limit(near[0])):
+            hint += f" The job has no {KEYS[Limit(near[0])]}, so there is nothing to add it to"
         raise BadGrant(f"{name!r} is nothing that can be granted{hint} ({', '.join(NAMES)})")
     limit = Limit(name)
     if not _grantable(budgets, limit):
