@@ -238,8 +238,9 @@ def test_a_run_that_a_denial_ended_offers_no_resume_in_its_files(tmp_path: Path)
         engine.deny(engine.run(job, run_id="r1").waiting_for[0].id, reason="no")
         assert engine.resume("r1").error_code == "denied"
     assert not any("resume" in command for command in report(tmp_path)["commands"].values())
-    *_, head, last = (workspace(tmp_path) / "restart.sh").read_text("utf-8").splitlines()
-    assert ("the denial stands" in head, " runs show r1 " in last, "resume" in last) == (True, True, False)
+    _, head, other, last = (workspace(tmp_path) / "restart.sh").read_text("utf-8").splitlines()
+    assert ("stays denied" in head, " runs show r1 " in last, "resume" in last) == (True, True, False)
+    assert other.startswith("# For another answer: perdure fork r1 --effects live ")
 
 
 LATE = """

@@ -12,7 +12,8 @@ import pytest
 import perdure
 from perdure import tool
 from perdure.cli.main import main as command_line
-from perdure.model.run import DENIAL_STANDS, RunStatus, going_on
+from perdure.core.ways_on import Program, Refusal, Standing, way_on
+from perdure.model.run import RunStatus
 from perdure.quick import lines_of
 from perdure.testing.clock import FakeClock
 from tests.integration.engine_support import Outside, mailer, open_engine
@@ -36,25 +37,43 @@ def test_a_function_is_no_script_because_an_input_of_it_says_so(tmp_path: Path) 
     assert "engine.resume('w47', main=...)" in found.resume_command
 
 
+def standing(status: RunStatus, error: str | None = None, **known: Any) -> Standing:
+    return Standing("w47", "--state-dir here", status, None, error, known.pop("program", Program.FILE), **known)
+
+
 @pytest.mark.parametrize(
-    ("status", "error", "resume", "told"),
+    ("run", "told"),
     [
-        (RunStatus.FAILED, "deadline", RESUME, f"{RESUME} --grant deadline=+2h"),
+        (standing(RunStatus.FAILED, "deadline"), "perdure resume w47 --grant deadline=+2h --state-dir here"),
         (
-            RunStatus.FAILED,
-            "deadline",
-            "engine.resume('w', main=...)   # said",
-            "engine.resume('w', main=..., grant={'deadline': '+2h'})",
+            standing(RunStatus.FAILED, "deadline", program=Program.FUNCTION),
+            "engine.resume('w47', main=..., grant={'deadline': '+2h'})",
         ),
-        (RunStatus.FAILED, "denied", RESUME, ""),
-        (RunStatus.FAILED, "ValueError", RESUME, RESUME),
-        (RunStatus.CANCELLED, None, RESUME, ""),
-        (RunStatus.SUCCEEDED, None, RESUME, ""),
-        (RunStatus.QUEUED, None, RESUME, RESUME),
+        (standing(RunStatus.FAILED, "denied", refusal=Refusal.PERSON), ""),
+        (standing(RunStatus.FAILED, "CallAbandoned", given_up="w47.1"), ""),
+        (standing(RunStatus.FAILED, "ValueError"), RESUME),
+        (standing(RunStatus.FAILED, "ValueError", is_pruned=True), ""),
+        (standing(RunStatus.CANCELLED), ""),
+        (standing(RunStatus.SUCCEEDED), ""),
+        (standing(RunStatus.QUEUED), RESUME),
     ],
 )
-def test_the_command_that_goes_on_is_one_that_does(status: str, error: str | None, resume: str, told: str) -> None:
-    assert going_on(status, None, error, resume, ()) == told
+def test_the_command_that_goes_on_is_one_that_does(run: Standing, told: str) -> None:
+    assert way_on(run).resume == told
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        (Program.FILE, "perdure fork w47 --effects live --state-dir here"),
+        (Program.FUNCTION, "engine.fork('w47', effects='live', main=...)"),
+        (Program.SCOPE, "start the script with another id"),
+    ],
+)
+def test_what_a_person_denied_is_asked_anew_by_another_run_alone(program: Program, line: str) -> None:
+    found = way_on(standing(RunStatus.FAILED, "denied", refusal=Refusal.PERSON, program=program))
+    assert (found.resume, found.said.endswith(line)) == ("", True)
+    assert found.said.startswith("what a person has denied stays denied in every life of this run")
 
 
 def test_the_error_of_a_deadline_offers_more_time() -> None:
@@ -73,8 +92,10 @@ def test_a_denial_is_said_to_stand_and_no_resume_is_offered(tmp_path: Path) -> N
     with open_engine(tmp_path) as engine:
         engine.deny(asked, reason="too much")
         found = engine.resume("p", main=lambda _run: pay(5))
+        again = engine.fork("p", effects="live", main=lambda _run: pay(5))
     assert (found.status, found.error_code) == ("failed", "denied")
-    assert lines_of(found)[-1] == f"  {DENIAL_STANDS}"
+    assert lines_of(found)[-1] == f"  {found.way.why}: engine.fork('p', effects='live', main=...)"
+    assert (again.status, again.reason) == ("waiting", "approval")
 
 
 def test_the_watch_of_a_cancelled_run_offers_no_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +142,7 @@ def test_a_program_is_told_the_same_way_on_as_a_person(
         engine.deny(asked, reason="too much")
         engine.resume("p", main=lambda _run: pay(5))
     flags = f"--state-dir {tmp_path / 'state'}"
-    assert told("w47") == f"perdure resume w47 {flags} --grant deadline=+2h"
+    assert told("w47") == f"perdure resume w47 --grant deadline=+2h {flags}"
     assert (told("w48"), told("p")) == (None, None)
     assert told("done") == "start your program again with run_id='done'   # its main cannot be loaded from outside"
 
@@ -153,7 +174,7 @@ def test_the_summary_of_resume_all_offers_what_works(tmp_path: Path, capsys: pyt
     found = {item["run_id"]: item["command"] for item in json.loads(capsys.readouterr().out)["skipped"]}
     flags = f"--state-dir {tmp_path / 'state'}"
     assert found == {
-        "late": f"perdure resume late {flags} --grant deadline=+2h",
+        "late": f"perdure resume late --grant deadline=+2h {flags}",
         "p": f"perdure runs show p {flags}",
     }
 

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.failure import with_flags
 from perdure.cli.look_cmd import call_document
 from perdure.cli.opening import engine_of
 from perdure.cli.output import Output, note, visible
 from perdure.cli.run_cmd import go_on
 from perdure.cli.values import mapping_of, value_of
+from perdure.core.ways_on import with_flags
 from perdure.model.errors import PerdureError, UsageError
 
 if TYPE_CHECKING:
@@ -36,12 +36,15 @@ def resolve(options: argparse.Namespace, output: Output) -> int:
             reason=options.reason,
             force=options.force,
         )
-        if says == "happened" and options.result is None:
+        ended = engine.outcome(row.run_id).status in ("cancelled", "succeeded")
+        if says == "happened" and options.result is None and not ended:
             say = (
                 f"no --result was given: the caller of {row.tool_call_id} will get None; if it needs more: "
                 f"perdure resolve {row.tool_call_id} --happened --result JSON"
             )
             note(with_flags(say, output.flags))
+        if says == "abandon" and not ended:
+            note(f"the caller of {row.tool_call_id} gets CallAbandoned; a program that does not catch it fails by it")
         return _after(options, output, engine, row)
 
 
@@ -162,8 +165,10 @@ def _kept() -> Generator[None]:
 def _say_where(output: Output, engine: Engine, run_id: str) -> None:
     """Say on stderr where a run stands after an answer, and how to go on with it."""
     found, inbox = engine.outcome(run_id), with_flags("perdure inbox", output.flags)
-    if found.status.ended:
-        note(f"run {found.run_id} has ended ({found.status}); its program does not see this unless it is resumed")
+    if found.status in ("cancelled", "succeeded"):
+        note(f"run {found.run_id} has ended ({found.status}): this is recorded, and its program does not see it")
+    elif found.status == "failed":
+        note(f"run {found.run_id} has ended (failed): its program sees this once it is resumed", f"  {found.way_on}")
     if found.status in ("waiting", "queued"):
         more = f"{len(found.waiting_for)} more to decide, see {inbox}; " if found.waiting_for else ""
         note(f"run {found.run_id}: {found.status}; {more}{found.way_on}")

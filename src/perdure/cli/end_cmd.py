@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.failure import with_flags
 from perdure.cli.opening import engine_of
 from perdure.cli.output import Output, note, visible
+from perdure.core.ways_on import with_flags
 
 if TYPE_CHECKING:
     from perdure.model.run import Outcome

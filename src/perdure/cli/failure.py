@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from perdure.cli.output import Output, note
+from perdure.core.ways_on import with_flags
 from perdure.model.errors import PerdureError, SpecError
 
 INTERNAL_CODE = "PERDURE-900"
 ENVIRONMENT_CODE = "PERDURE-400"
-_COMMAND = re.compile(r"\bperdure (?=[a-z])")
 
 
 def tell(problem: BaseException, output: Output, *, flags: str, debug: bool) -> int:
@@ -57,10 +56,3 @@ def _described(problem: BaseException, flags: str) -> tuple[int, Mapping[str, An
     if not isinstance(problem, SpecError):  # there, what is wrong is a file or an argument, not the ledger
         document["next"] = with_flags(document["next"], flags)
     return exit_code, document
-
-
-def with_flags(command: str, flags: str) -> str:
-    """Return a line in which every ``perdure`` command reaches the same ledger."""
-    if not flags or flags in command or command.endswith("--help"):  # help needs no ledger
-        return command
-    return _COMMAND.sub(lambda _: f"perdure {flags} ", command)

@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.failure import with_flags
 from perdure.cli.opening import engine_of, flags_of
 from perdure.cli.output import Output, note
 from perdure.cli.run_cmd import live_life, telling
 from perdure.cli.watch_cmd import shown
 from perdure.core.forking import fork_counts
+from perdure.core.ways_on import with_flags
 from perdure.model.toolcall import INNER_NAMESPACES
 
 if TYPE_CHECKING:

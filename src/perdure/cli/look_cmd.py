@@ -91,7 +91,7 @@ def runs_show(options: argparse.Namespace, output: Output) -> int:
         from perdure.cli import forecast_cmd
 
         return forecast_cmd.if_killed_now(options, output)
-    from perdure.runtime.report import INTERRUPTED, run_document
+    from perdure.runtime.report import GONE, INTERRUPTED, run_document
 
     _times(options, output)
     with engine_of(options) as engine:
@@ -100,7 +100,8 @@ def runs_show(options: argparse.Namespace, output: Output) -> int:
     document = {**run_document(found), **details}
 
     def text() -> str:
-        undriven = f"\n{visible(found.way_on)}\n" if found.note == INTERRUPTED else ""
+        idle = found.status in ("queued", "failed") or found.note == INTERRUPTED or found.note.endswith(GONE)
+        undriven = f"\n{visible(found.way_on)}\n" if idle and found.way_on else ""
         return summary(found, document) + "".join(_details(output, details)) + _waits(found.waiting_for) + undriven
 
     output.answer(document, text)
@@ -320,14 +321,12 @@ def calls_explain(options: argparse.Namespace, output: Output) -> int:
 
 def inbox(options: argparse.Namespace, output: Output) -> int:
     """Run ``perdure inbox``."""
-    from perdure.runtime.report import owner_note
     from perdure.runtime.waiting import waiting_document
 
     try:
         with engine_of(options) as engine:
             items = engine.inbox(options.run)
-            running = engine.runs(status="running", limit=ENDLESS) if options.run is None else []
-            interrupted = sum(bool(owner_note(row)) for row in running)
+            interrupted = engine.interrupted() if options.run is None else []
     except NoLedger as problem:
         if options.run is not None:
             raise
@@ -342,9 +341,11 @@ def inbox(options: argparse.Namespace, output: Output) -> int:
     output.answer({"schema": "perdure.inbox/v1", "items": listed}, text, rows="items")
     if not listed:
         note("nothing waits for a person")
-    if interrupted:
-        said = "1 run was interrupted" if interrupted == 1 else f"{interrupted} runs were interrupted"
+    together = [item for item in interrupted if not item.command]
+    if together:
+        said = "1 run was interrupted" if len(together) == 1 else f"{len(together)} runs were interrupted"
         note(f"{said}: perdure resume --all {flags_of(options)}".rstrip())
+    note(*(f"run {item.run_id} was interrupted: {item.command}" for item in interrupted if item.command))
     return 0
 
 

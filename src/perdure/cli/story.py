@@ -64,9 +64,10 @@ def _why(call: Mapping[str, Any]) -> str:
 def _commands(call: Mapping[str, Any], run: Outcome) -> list[str]:
     if call["commands"]:
         return list(call["commands"])
-    ended_it = run.status == "failed" and call["status"] == "failed" and call["error_code"] != "denied"
+    final = call["status"] == "abandoned" or call["error_code"] == "denied"
+    ended_it = run.status == "failed" and (bool(run.way.fork) if final else call["status"] == "failed")
     if ended_it or (run.status in _LIVE and call["status"] in ("prepared", "running", "in_doubt")):
-        return [run.go_on_command] if run.go_on_command else []
+        return [run.way.line] if run.way.line else []
     return []
 
 

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.failure import with_flags
 from perdure.cli.opening import engine_of, flags_of, ledger_of, settings_of
 from perdure.cli.output import Output, note, visible
 from perdure.cli.values import duration_of
 from perdure.core.doctor import Level
+from perdure.core.ways_on import with_flags
 
 if TYPE_CHECKING:
     from perdure.runtime.verify import Verified

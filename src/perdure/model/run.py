@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -196,6 +196,39 @@ class Waiting:
     changes: tuple[Change, ...] = ()
 
 
+LATER = "deadline=+2h"
+"""What is granted to a run whose deadline is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayOn:
+    """What works next for a run, as ``core.ways_on`` decides it.
+
+    Args:
+        resume: the line that goes on with it; what must come first stands behind a ``#``.
+        fork: the line that makes a new run of it, where nothing goes on with it itself.
+        after: what must come first, alone.
+        why: what keeps it from going on.
+    """
+
+    resume: str = ""
+    fork: str = ""
+    after: str = ""
+    why: str = ""
+
+    @property
+    def line(self) -> str:
+        """The line to type, or nothing."""
+        return self.resume or self.fork
+
+    @property
+    def said(self) -> str:
+        """The line that a person reads."""
+        if self.resume:
+            return f"go on with: {self.resume}"
+        return ": ".join(text for text in (self.why, self.fork) if text)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What ``run`` and ``resume`` return: where the run stands when this life has ended.
@@ -232,14 +265,16 @@ class Outcome:
     """How many calls a fork has simulated: nothing was sent for them."""
     note: str = ""
     """What the status alone does not say: that a running run's owner is gone, or that nothing was run now."""
+    way: WayOn = field(default_factory=WayOn)
+    """What works next."""
 
     @property
     def go_on_command(self) -> str:
         """What lets the run go on: with a grant where a budget or the deadline stopped it; nothing where nothing does.
 
-        Nothing does where the run succeeded or was cancelled, or where a denial ended it.
+        Nothing does where the run succeeded or was cancelled, or where a person's denial ended it.
         """
-        return going_on(self.status, self.reason, self.error_code, self.resume_command, self.waiting_for)
+        return self.way.resume
 
     @property
     def error_said(self) -> str:
@@ -249,9 +284,7 @@ class Outcome:
     @property
     def way_on(self) -> str:
         """The line that a person reads of how the run goes on; empty where it has succeeded or was cancelled."""
-        if self.go_on_command:
-            return f"go on with: {self.go_on_command}"
-        return DENIAL_STANDS if self.status is RunStatus.FAILED and self.error_code == "denied" else ""
+        return self.way.said
 
     @property
     def exit_code(self) -> int:
@@ -263,33 +296,6 @@ class Outcome:
         if self.status is RunStatus.WAITING:
             return _WAITING_EXIT.get(self.reason or "", 6)
         return {"deadline": 8, "denied": 9, "simulation_missing": 2}.get(self.error_code or "", 1)
-
-
-DENIAL_STANDS = "the denial stands in every life of this run; for another answer start a new run"
-LATER = "deadline=+2h"
-"""What is granted to a run whose deadline is over."""
-
-
-def going_on(
-    status: str, reason: str | None, error_code: str | None, resume_command: str, waits: Sequence[Waiting]
-) -> str:
-    """Return the command that lets a run go on, or nothing where no command does.
-
-    Args:
-        resume_command: what goes on with a run that nothing keeps from it.
-        waits: what the run waits for.
-    """
-    if status in (RunStatus.SUCCEEDED, RunStatus.CANCELLED):
-        return ""
-    if status == RunStatus.FAILED and error_code == "denied":
-        return ""
-    if status == RunStatus.FAILED and error_code == "deadline":
-        command, _, _ = resume_command.partition("   #")
-        if command.startswith("engine.resume("):
-            return f"{command[:-1]}, grant={{'deadline': '+2h'}})"
-        return f"{command} --grant {LATER}" if command.startswith("perdure ") else resume_command
-    granting = [item.commands[0] for item in waits if item.kind == WaitReason.BUDGET and item.commands]
-    return granting[0] if reason == WaitReason.BUDGET and granting else resume_command
 
 
 _WAITING_EXIT: dict[str, int] = {WaitReason.IN_DOUBT: 7, WaitReason.TIMER: 10, WaitReason.STORAGE: 4}

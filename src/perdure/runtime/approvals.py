@@ -27,6 +27,7 @@ from perdure.store.sql_store import SqlStore
 
 APPROVED = "approved"
 EXPIRED = "expired"
+DENIED_BY_PERSON = "denied"
 APPROVAL = "approval"
 
 
@@ -138,6 +139,15 @@ def _is_agreed(store: SqlStore, row: CallRow) -> bool:
         item.kind == APPROVAL and item.answer == APPROVED and item.request_hash in wanted
         for item in store.questions.of_call(row.tool_call_id)
     )
+
+
+def is_final(store: SqlStore, tool_call_id: str) -> bool:
+    """Return whether a person has denied a refused call, which stands in every life of its run.
+
+    What a rule refused, or nobody answered in time, is looked at anew: the rules in force then are asked.
+    """
+    questions = store.questions.of_call(tool_call_id)
+    return bool(questions) and questions[-1].answer == DENIED_BY_PERSON
 
 
 def awaited(life: Life, store: SqlStore, row: CallRow) -> str | None:

@@ -13,7 +13,7 @@ from perdure.model.run import Authority, Owner, RunRow, RunStatus, StepStatus, W
 from perdure.model.toolcall import DENIED, CallStatus
 from perdure.ports.clock import after, parse_time
 from perdure.runtime import cancelling, fingerprints
-from perdure.runtime.approvals import EXPIRED, expire_all
+from perdure.runtime.approvals import expire_all, is_final
 from perdure.runtime.fingerprints import Mark
 from perdure.runtime.lease import (
     LEASE_SECONDS,
@@ -132,7 +132,7 @@ def _reopen(store: SqlStore, row: RunRow, fence: int, now: str) -> None:
         call = store.calls.by_id(call_id)
         if call is None or call.run_id != row.run_id or call.status is not CallStatus.FAILED:
             return
-        if call.error_code == DENIED and not _may_ask_again(store, call.tool_call_id):
+        if call.error_code == DENIED and is_final(store, call.tool_call_id):
             return
         cause = store.calls.cause(call_id)
         store.calls.move(call, CallEvent.REOPEN, Authority(row.run_id, fence), now)
@@ -144,15 +144,6 @@ def _where(store: SqlStore, row: RunRow) -> str:
     life = store.runs.life(row.run_id, row.lease_fence)
     since = f" since {life.started_at}" if life is not None else ""
     return since + (f", in step {steps[-1].name!r} (phase {steps[-1].phase})" if len(steps) > 1 else "")
-
-
-def _may_ask_again(store: SqlStore, tool_call_id: str) -> bool:
-    """Return whether a refused call may be looked at anew: a rule refused it, or nobody answered in time.
-
-    The rules in force now are asked before it is sent; what a person has denied stays denied.
-    """
-    questions = store.questions.of_call(tool_call_id)
-    return not questions or questions[-1].answer == EXPIRED
 
 
 def kill_owner(store: SqlStore, run_id: str, *, patience_seconds: float = 10.0) -> None:

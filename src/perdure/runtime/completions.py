@@ -10,11 +10,12 @@ from typing import Any
 from perdure.core.completion import Completion, Lines
 from perdure.core.summary import CallLine
 from perdure.model.artifact import CheckedArtifact, FileState
-from perdure.model.run import LATER, RunRow
+from perdure.model.run import RunRow, WayOn
 from perdure.model.toolcall import INNER_NAMESPACES, CallRow, CallStatus
 from perdure.runtime.decisions import decisions_of
 from perdure.runtime.fork_outputs import not_made
 from perdure.runtime.packets import call_line, life_line
+from perdure.runtime.ways_on import way_on
 from perdure.store.reports import Newest
 from perdure.store.sql_store import SqlStore
 
@@ -80,7 +81,7 @@ def completion_of(store: SqlStore, row: RunRow, reach: Reach) -> Completion:
         files=tuple(CheckedArtifact(item, FileState.UNREAD) for item in files),
         files_in_all=files_in_all,
         final_artifact=reports.final_artifact(run_id),
-        commands=_commands(row, doubts, reach),
+        commands=_commands(row, way_on(store, row, reach.flags), doubts, reach),
     )
 
 
@@ -108,13 +109,13 @@ def _shown(store: SqlStore, rows: list[CallRow] | tuple[CallRow, ...]) -> tuple[
     return tuple(call_line(store, row) for row in rows if row.tool_namespace not in INNER_NAMESPACES)
 
 
-def _commands(row: RunRow, doubts: list[CallRow], reach: Reach) -> dict[str, str]:
+def _commands(row: RunRow, way: WayOn, doubts: list[CallRow], reach: Reach) -> dict[str, str]:
     quoted = shlex.quote(row.run_id)
     found = {"show it": reach.command(f"runs show {quoted}"), "list its calls": reach.command(f"calls ls {quoted}")}
-    if row.status == "failed" and row.job_path is not None and row.error_code == "deadline":
-        found["give it more time and go on"] = reach.command(f"resume {quoted} --grant {LATER}")
-    elif row.status == "failed" and row.job_path is not None and row.error_code != "denied":
-        found["try again the call that ended it"] = reach.command(f"resume {quoted}")
+    if row.job_path is not None and way.line:
+        late = row.error_code == "deadline"
+        again = "give it more time and go on" if late else "try again the call that ended it"
+        found[again if way.resume else "ask anew in another run, which really sends"] = way.line
     if row.job_path is not None and not row.is_scope:
         found["begin another run from it"] = reach.command(f"fork {quoted}")
     for call in doubts[-OTHERS:]:

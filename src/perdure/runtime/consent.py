@@ -17,7 +17,7 @@ from perdure.model.errors import VerdictRefused
 from perdure.model.policy import Policy
 from perdure.model.toolcall import DENIED, CallRow, CallStatus, Evidence
 from perdure.ports.clock import after
-from perdure.runtime.approvals import APPROVAL, APPROVED, settled_now
+from perdure.runtime.approvals import APPROVAL, APPROVED, DENIED_BY_PERSON, settled_now
 from perdure.runtime.attached import digests, taken_out
 from perdure.runtime.finding import no_question
 from perdure.runtime.freeing import let_the_run_go_on
@@ -89,7 +89,7 @@ def decide(store: SqlStore, approval_id: str, answer: Answer, wall: str, known: 
         store.calls.move(
             row, CallEvent.REFUSED, authority_of(store, row.run_id), now, error_code=DENIED, error_detail=detail
         )
-        _record(store, question, row, answer, "denied", now)
+        _record(store, question, row, answer, DENIED_BY_PERSON, now)
     store.seals.seal(row.run_id, now)
     let_the_run_go_on(store, row.run_id, now)
     return store.calls.get(row.call_no)

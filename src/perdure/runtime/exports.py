@@ -26,6 +26,7 @@ from perdure.runtime.restart import folder_of, restart_text
 from perdure.runtime.run_log import TAIL_BYTES, RunLogs, whole_log
 from perdure.runtime.trace_file import TRACE_VARIABLE, write_trace
 from perdure.runtime.transcript import write_transcript
+from perdure.runtime.ways_on import way_on
 from perdure.runtime.workspace import (
     PRIVATE_PROGRAM,
     RESTART,
@@ -229,6 +230,7 @@ class Exports:
         path = Path(row.workspace) / RESTART
         before = tail(path, TAIL_BYTES)
         known = shlex.quote(folder) if folder is not None else folder_of(before)
-        text = restart_text(row, self._reach, known)
+        way = self._ledger.read(lambda store: way_on(store, row, self._reach.flags))
+        text = restart_text(row, way, self._reach, known)
         if text != before:
             write_whole(path, text, PRIVATE_PROGRAM)

@@ -10,14 +10,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from perdure.core.going_on import DEFAULT_MAX_AGE_SECONDS, Candidate, why_skipped
+from perdure.core.ways_on import STOPS_ON_CHANGE, with_flags
 from perdure.model.errors import PerdureError, StoreError
-from perdure.model.run import Outcome, RunRow, RunStatus, WaitReason, going_on
+from perdure.model.run import Outcome, RunRow, RunStatus, WaitReason, WayOn
 from perdure.ports.clock import seconds_between
 from perdure.runtime import cancelling
 from perdure.runtime.desk import Desk
 from perdure.runtime.lease import Liveness, liveness
-from perdure.runtime.report import resume_command, run_document
+from perdure.runtime.report import owner_note, run_document
 from perdure.runtime.waiting import spaced
+from perdure.runtime.ways_on import way_on
 from perdure.store.runs import owner_from_text
 from perdure.store.sql_store import SqlStore
 
@@ -38,6 +40,18 @@ class Skipped:
     name: str
     status: str
     why: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A running run whose process is gone.
+
+    Args:
+        command: what goes on with it by itself; empty where all such runs go on together.
+    """
+
+    run_id: str
     command: str
 
 
@@ -98,11 +112,11 @@ class GoingOn(Desk):
         skipped: list[Skipped] = []
         for row in rows:
             why = why_skipped(self._candidate(row), max_age_seconds)
-            found = self._try(row) if why is None else why
+            found = self._try(row) if why is None else self._skipped(row, why)
             if isinstance(found, Outcome):
                 resumed.append(found)
             else:
-                skipped.append(self._skipped(row, found))
+                skipped.append(found)
         return WentOn(tuple(resumed), tuple(skipped), done)
 
     def _candidate(self, row: RunRow) -> Candidate:
@@ -123,25 +137,51 @@ class GoingOn(Desk):
         owner = owner_from_text(row.lease_owner)
         return f"process {owner.pid}" + ("" if liveness(owner) is Liveness.ALIVE else f" on {owner.host}")
 
-    def _try(self, row: RunRow) -> Outcome | str:
+    def interrupted(self, *, max_age_seconds: float = DEFAULT_MAX_AGE_SECONDS) -> list[Interrupted]:
+        """Return the running runs whose process is gone, and which of them ``resume_all`` would leave, with why.
+
+        Args:
+            max_age_seconds: as for ``resume_all``.
+        """
+        found: list[Interrupted] = []
+        for row in self.runs(status=RunStatus.RUNNING, limit=ENDLESS):
+            if owner_note(row):
+                why = why_skipped(self._candidate(row), max_age_seconds) or ""
+                way = self._way_on(row)
+                found.append(Interrupted(row.run_id, way.line if why or way.resume.endswith(STOPS_ON_CHANGE) else ""))
+        return found
+
+    def _way_on(self, row: RunRow) -> WayOn:
+        return self._ledger.read(lambda store: way_on(store, row, self._flags))
+
+    def _try(self, row: RunRow) -> Outcome | Skipped:
         """Resume a run; one that cannot be resumed here must not keep the others from it."""
         try:
             return self.resume(row.run_id)
         except StoreError:
             raise
         except PerdureError as problem:
-            return str(problem)
+            return self._skipped(row, "; ".join(problem.message.split("\n")), problem.next_command)
         except SystemExit as left:
-            return f"its code left with sys.exit({left.code!r})"
+            return self._skipped(row, f"its code left with sys.exit({left.code!r})")
 
-    def _skipped(self, row: RunRow, why: str) -> Skipped:
-        flags = spaced(self._flags)
-        if row.status is RunStatus.WAITING and row.reason != WaitReason.TIMER:
+    def _skipped(self, row: RunRow, why: str, mends: str = "") -> Skipped:
+        """Tell of a run that did not go on.
+
+        Args:
+            mends: what is to be typed next, where that is known better than from where it stands.
+        """
+        run_id, flags = shlex.quote(row.run_id), spaced(self._flags)
+        if mends.startswith("perdure "):
+            command = with_flags(mends, self._flags)
+        elif row.status is RunStatus.WAITING and row.reason != WaitReason.TIMER:
             command = f"perdure inbox{flags}"
+        elif row.status is RunStatus.RUNNING and self._driver(row, self._around.clock.now()):
+            command = f"perdure runs watch {run_id}{flags}"
         else:
-            shows = f"perdure runs show {shlex.quote(row.run_id)}{flags}"
-            command = going_on(row.status, row.reason, row.error_code, resume_command(row, self._flags), ()) or shows
-        return Skipped(row.run_id, row.name, str(row.status), why, command)
+            command = self._way_on(row).resume or f"perdure runs show {run_id}{flags}"
+        told = " ".join(why.replace(":;", ":").split())
+        return Skipped(row.run_id, row.name, str(row.status), told, command)
 
 
 def _not_done(store: SqlStore) -> tuple[list[RunRow], dict[str, int]]:

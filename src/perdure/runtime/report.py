@@ -17,6 +17,7 @@ from perdure.runtime.finding import no_call
 from perdure.runtime.lease import Liveness, liveness
 from perdure.runtime.standings import standings, standings_document
 from perdure.runtime.waiting import spaced, waiting, waiting_document
+from perdure.runtime.ways_on import resume_command, way_on
 from perdure.store.listing import CallFilter
 from perdure.store.runs import owner_from_text
 from perdure.store.sql_store import SqlStore
@@ -57,6 +58,7 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         waiting_for=tuple(waits),
         workspace=row.workspace,
         resume_command="" if pruned and row.status is RunStatus.FAILED else resume_command(row, flags),
+        way=way_on(store, row, flags, waits),
         error_code=row.error_code,
         error_detail=row.error_detail,
         told_result=store.runs.told_result(run_id),
@@ -90,7 +92,7 @@ def _pruned_note(store: SqlStore, run_id: str) -> str:
     return f"its bodies were removed at {pruned_at}" if pruned_at is not None else ""
 
 
-INTERRUPTED = "interrupted; nobody drives it"
+INTERRUPTED, GONE = "interrupted; nobody drives it", "is gone"
 
 
 def undriven_note(store: SqlStore, row: RunRow) -> str:
@@ -106,7 +108,7 @@ def owner_note(row: RunRow) -> str:
     if row.status is not RunStatus.RUNNING or row.lease_owner is None:
         return ""
     owner = owner_from_text(row.lease_owner)
-    return f"its process {owner.pid} is gone" if liveness(owner) is Liveness.DEAD else ""
+    return f"its process {owner.pid} {GONE}" if liveness(owner) is Liveness.DEAD else ""
 
 
 def cancel_note(store: SqlStore, row: RunRow) -> str:
@@ -155,22 +157,9 @@ def timers(store: SqlStore, row: RunRow, flags: str) -> list[Waiting]:
     ]
 
 
-def resume_command(row: RunRow, flags: str) -> str:
-    """Return the command that goes on with a run; it works when it is pasted."""
-    if row.job_path is None and row.reason == WaitReason.CRASH_LOOP and not row.is_scope:
-        return f"engine.resume({row.run_id!r}, main=...)   # the same id again counts as one more crash"
-    if row.job_path is None and row.status is RunStatus.FAILED and not row.is_scope:
-        return f"engine.resume({row.run_id!r}, main=...)   # the same id again returns what is stored of a failed run"
-    if row.is_scope:
-        return f"start the script again that has run_scope({row.run_id!r})"
-    if row.job_path is None:
-        return f"start your program again with run_id={row.run_id!r}   # its main cannot be loaded from outside"
-    return f"perdure resume {shlex.quote(row.run_id)}{spaced(flags)}"
-
-
 def _resume_or_nothing(found: Outcome) -> str | None:
     """Return the line that goes on with the run; of one that succeeded, the line that tells its outcome again."""
-    return found.resume_command if found.status is RunStatus.SUCCEEDED else found.go_on_command or None
+    return found.resume_command if found.status is RunStatus.SUCCEEDED else found.way.resume or None
 
 
 def run_document(found: Outcome) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from perdure.model.run import DENIAL_STANDS, LATER, RunRow
+from perdure.model.run import LATER, RunRow, WayOn
 from perdure.runtime.completions import Reach
 
 _ANSWER = "\n# It waits for an answer of yours (perdure inbox); without one it would only wait again."
@@ -23,16 +23,18 @@ def folder_of(text: str) -> str | None:
     return found[1] if found else None
 
 
-def restart_text(row: RunRow, reach: Reach, folder: str | None) -> str:
+def restart_text(row: RunRow, way: WayOn, reach: Reach, folder: str | None) -> str:
     """Return the file's text; its last line is the one to paste.
 
     Args:
+        way: what works next for the run.
         folder: quoted for a shell; where the run was driven, so that relative paths mean the same.
     """
     quoted = shlex.quote(row.run_id)
-    if row.status.ended and (row.status != "failed" or row.error_code == "denied"):
-        why = f"; {DENIAL_STANDS}" if row.status == "failed" else ""
+    if not way.resume:
+        why = f"; {way.why}" if way.why else ""
         head = f"# Run {row.run_id} has ended ({row.status}{why}). The last line shows it."
+        head += f"\n# For another answer: {way.fork}" if way.fork else ""
         last = reach.program(f"runs show {quoted}")
     elif row.is_scope:
         text = f"start the script again that has run_scope({row.run_id!r})"
@@ -43,6 +45,7 @@ def restart_text(row: RunRow, reach: Reach, folder: str | None) -> str:
     else:
         head = f"# Goes on with run {row.run_id}: run this file, or paste its last line into any shell."
         head += _WAITS.get(row.reason or "", "")
+        head += f"\n# It helps only {way.after}." if way.after else ""
         late = row.status == "failed" and row.error_code == "deadline"
         # A script may be run by a program; more time is given by a person.
         head += f"\n# Its deadline is over: put --grant {LATER} behind the last line, or it ends again." if late else ""

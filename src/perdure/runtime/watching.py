@@ -11,10 +11,10 @@ from typing import Any
 from perdure.core.budget import Limit
 from perdure.core.summary import coded
 from perdure.model.errors import NotFound
-from perdure.model.run import Outcome, RunRow, RunStatus, Waiting, going_on
+from perdure.model.run import Outcome, RunRow, RunStatus, Waiting
 from perdure.model.toolcall import INNER_NAMESPACES
 from perdure.ports.clock import Clock, after, seconds_between
-from perdure.runtime import report
+from perdure.runtime import report, ways_on
 from perdure.runtime.changes import Change, changes, last_call, marked_now, owner_gone, run_facts
 from perdure.runtime.cursor import seen_from
 from perdure.runtime.lease import LEASE_SECONDS
@@ -213,7 +213,7 @@ class Watcher:
             calls=self._counts,
             bars=_bars(standings(self._store, self.run_id), active - float(run["active_seconds"])),
             waits=tuple(waits),
-            resume_command=_way_on(row, waits, self._flags) if row is not None else "",
+            resume_command=ways_on.way_on(self._store, row, self._flags, waits).resume if row is not None else "",
             error=coded(run["error_code"], run["error_detail"]) if run["error_code"] else None,
         )
 
@@ -222,11 +222,6 @@ class Watcher:
         if found is None:
             return None
         return {**found, "for_seconds": max(0.0, seconds_between(found["updated_at"], now))}
-
-
-def _way_on(row: RunRow, waits: list[Waiting], flags: str) -> str:
-    """Return the command that goes on with a run; nothing where none does."""
-    return going_on(row.status, row.reason, row.error_code, report.resume_command(row, flags), waits)
 
 
 def _active_seconds(run: dict[str, Any], now: str, *, alive: bool) -> float:
