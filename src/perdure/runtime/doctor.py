@@ -129,7 +129,7 @@ def _modes(database: Path, state_dir: Path, key: str | None) -> Iterator[Finding
             str(item.path), item.problem, item.command, is_folder=item.is_folder, to_others=item.to_others
         )
     log = marked_log(database.absolute())
-    mark = f"; {log.name} has an x bit of ours, by which a log is known that another program made" if log else ""
+    mark = f"; {log.name} has an x bit of ours, which no log has that another program made" if log else ""
     for about, what, more in (("folder_mode", "folder", ""), ("file_mode", "file", mark)):
         if not any(item.is_folder == (what == "folder") for item in found):
             yield rules.ok(about, f"no {what} of it is open to others{more}")
