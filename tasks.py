@@ -151,7 +151,7 @@ def main(arguments: list[str]) -> int:
     if task != "demo":  # the demo keeps its data in the folder it is started from
         os.chdir(ROOT)
     if task == "test" and not set(passed_on) - {"--all"}:  # side by side: most tests wait for processes they started
-        passed_on += ["-n", str(min(2 * (os.cpu_count() or 1), 8)), "--dist", "worksteal"]
+        passed_on += ["-n", str(min(3 * (os.cpu_count() or 1), 8)), "--dist", "worksteal"]
     os.execv(command[0], [*command, *passed_on])
 
 
