@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import SecretUnavailable, tool
+from perdure.cli.main import main as command_line
 from perdure.core.doctor import Level
 from perdure.store.modes import make_private
 from tests.integration.canaries import canaries
@@ -49,6 +50,39 @@ def test_no_run_goes_on_without_the_key_and_no_other_is_made(
     with open_engine(tmp_path) as engine:
         assert engine.resume("r2", main=lambda _run: send()).result == TOKEN
         assert engine.outcome("r1").result == TOKEN
+
+
+def test_whoever_looks_sees_marks_where_the_key_is_gone_and_no_program_takes_one_for_a_value(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_run: Any) -> None:
+        raise RuntimeError(f"no login: {TOKEN}")
+
+    with open_engine(tmp_path) as engine:
+        engine.run(fails, {"password": TOKEN}, run_id="bad")
+        engine.run(lambda _run: "words", run_id="plain")
+        engine.run(lambda _run: {"token": TOKEN, "pin": 4711.0}, run_id="good")
+    away = key.rename(tmp_path / "away")
+    here = ["--state-dir", str(tmp_path / "state")]
+    for words in (["runs", "ls"], *(["runs", "show", run] for run in ("bad", "plain", "good"))):
+        assert command_line([*here, *words]) == 0, words
+    printed = capsys.readouterr().out
+    assert ("\u2039redacted:" in printed, "words" in printed, TOKEN in printed) == (True, True, False)
+    for words in (["runs", "export", "bad"], ["runs", "show", "good", "-o", "json"], ["runs", "watch", "good"]):
+        assert command_line([*here, *words]) == 0, words
+    with open_engine(tmp_path) as engine:
+        assert {row.run_id for row in engine.runs()} == {"r1", "bad", "plain", "good"}
+        assert engine.outcome("plain").result == "words"
+        assert engine.outcome("bad").status == "failed"
+        assert engine.outcome("good", shown=True).result is None
+        with pytest.raises(SecretUnavailable):
+            engine.outcome("good")
+    make_private(key, bytes(32))  # another one
+    assert command_line([*here, "runs", "ls"]) == command_line([*here, "runs", "show", "good"]) == 0
+    key.unlink()
+    away.rename(key)
+    with open_engine(tmp_path) as engine:
+        assert engine.outcome("good").result == {"token": TOKEN, "pin": 4711.0}
 
 
 def test_doctor_tells_whether_the_key_is_there(tmp_path: Path, key: Path) -> None:

@@ -96,7 +96,7 @@ def runs_show(options: argparse.Namespace, output: Output) -> int:
     _times(options, output)
     with engine_of(options) as engine:
         run_id = engine.find_run(options.run)
-        found, details = engine.outcome(run_id), engine.details(run_id)
+        found, details = engine.outcome(run_id, shown=True), engine.details(run_id)
     document = {**run_document(found), **details}
 
     def text() -> str:
@@ -118,7 +118,7 @@ def summary(found: Outcome, document: Mapping[str, Any]) -> str:
             ("run", found.run_id),
             ("name", found.name),
             ("status", _status(str(found.status), found.reason, found.note)),
-            ("result", shown(document["result"]) if found.result is not None else None),
+            ("result", shown(document["result"]) if document["result"] is not None else None),
             ("error", found.error_said or None),
             ("calls", counted),
             ("life", f"{found.attempt}" + (f" ({last})" if last else "")),
@@ -313,7 +313,7 @@ def calls_explain(options: argparse.Namespace, output: Output) -> int:
 
     with engine_of(options) as engine:
         document = call_document(engine, options.call)
-        found = engine.outcome(document["run_id"])
+        found = engine.outcome(document["run_id"], shown=True)
     document["explanation"] = explanation(document, found)
     output.answer(document, lambda: story(document, output))
     return 0

@@ -63,10 +63,17 @@ class Desk(Window, ABC):
 
         return self._ledger.read(get)
 
-    def outcome(self, run_id: str) -> Outcome:
-        """Return where a run stands."""
+    def outcome(self, run_id: str, *, shown: bool = False) -> Outcome:
+        """Return where a run stands.
+
+        Args:
+            shown: it is for people: a result that cannot be read because the key of its secrets is gone is left out.
+
+        Raises:
+            SecretUnavailable: a secret is in the result, and its key is gone.
+        """
         self._touch()
-        return self._ledger.read(lambda store: report.outcome(store, run_id, flags=self._flags))
+        return self._ledger.read(lambda store: report.outcome(store, run_id, flags=self._flags, shown=shown))
 
     def runs(
         self,

@@ -201,7 +201,7 @@ class Exports:
     # --- files ---------------------------------------------------------------------------------------------------
 
     def _row(self, run_id: str) -> RunRow:
-        row = self._ledger.read(lambda store: store.runs.get(run_id))
+        row = self._ledger.read(lambda store: store.listed.run(run_id))
         if row is None:
             raise NotFound(f"there is no run {run_id!r}")
         return row

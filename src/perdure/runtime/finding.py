@@ -31,7 +31,7 @@ def find_run(store: SqlStore, text: str) -> str:
         if last is None:
             raise NotFound("there is no run yet", next_command="perdure run JOB")
         return last
-    if store.runs.get(text) is not None:
+    if store.listed.run(text) is not None:
         return text
     if not text.strip():
         raise NotFound("the id of a run is empty: give its id, a unique prefix of it, or @last")
@@ -58,8 +58,8 @@ def no_run(store: SqlStore, text: str) -> NotFound:
 
 def no_call(store: SqlStore, text: str) -> NotFound:
     """Return the error of a word that names no call."""
-    run, question = store.runs.get(find_run(store, text) if text == "@last" else text), store.questions.get(text)
-    of_run = store.runs.get(text.rpartition(".")[0])
+    run, question = store.listed.run(find_run(store, text) if text == "@last" else text), store.questions.get(text)
+    of_run = store.listed.run(text.rpartition(".")[0])
     if run is not None:
         return _other(text, f"a run; its calls are {run.run_id}.1 and so on", "calls ls", run.run_id, None)
     if question is not None:
@@ -72,7 +72,7 @@ def no_call(store: SqlStore, text: str) -> NotFound:
 
 def no_question(store: SqlStore, text: str) -> NotFound:
     """Return the error of a word that names no question."""
-    run, call = store.runs.get(text), store.calls.by_id(text)
+    run, call = store.listed.run(text), store.calls.by_id(text)
     if run is not None:
         return _other(text, "a run, and no question", "inbox", run.run_id, None)
     if call is not None:

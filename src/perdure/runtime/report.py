@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from perdure.core.codec import decode
-from perdure.model.errors import NotFound
+from perdure.model.errors import NotFound, SecretUnavailable
 from perdure.model.fork import ForkEffects, Origin
 from perdure.model.run import Outcome, RunRow, RunStatus, Waiting, WaitReason
 from perdure.model.toolcall import TIMER_NAMESPACE
@@ -23,16 +23,18 @@ from perdure.store.runs import owner_from_text
 from perdure.store.sql_store import SqlStore
 
 
-def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
+def outcome(store: SqlStore, run_id: str, *, flags: str = "", shown: bool = False) -> Outcome:
     """Return the outcome of a run as it stands.
 
     Args:
         flags: what every printed command needs to reach this ledger, such as ``--state-dir DIR``.
+        shown: it is for people: a result that cannot be read is left out, and ``told_result`` has its marks.
 
     Raises:
         NotFound: there is no such run.
+        SecretUnavailable: a secret is in the result and its key is gone.
     """
-    row = store.runs.get(run_id)
+    row = store.listed.run(run_id)
     if row is None:
         raise NotFound(f"there is no run {run_id!r}")
     life = store.runs.last_life(run_id)
@@ -47,7 +49,7 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         name=row.name,
         status=row.status,
         reason=row.reason,
-        result=decode(row.result) if row.result is not None else None,
+        result=_result(store, run_id, shown),
         calls=store.calls.counts(run_id),
         replayed=life.replayed if life else 0,
         settled=life.settled if life else 0,
@@ -61,7 +63,7 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         way=way_on(store, row, flags, waits),
         error_code=row.error_code,
         error_detail=row.error_detail,
-        told_result=store.runs.told_result(run_id),
+        told_result=store.listed.told_result(run_id),
         note=pruned
         or undriven_note(store, row)
         or cancel_note(store, row)
@@ -71,6 +73,16 @@ def outcome(store: SqlStore, run_id: str, *, flags: str = "") -> Outcome:
         simulated=simulated,
         changes=tuple(_changes(store, row)),
     )
+
+
+def _result(store: SqlStore, run_id: str, shown: bool) -> Any:
+    try:
+        stored = store.listed.result(run_id)
+    except SecretUnavailable:
+        if not shown:
+            raise  # a program must not take a mark for the value
+        return None
+    return decode(stored) if stored is not None else None
 
 
 def _changes(store: SqlStore, row: RunRow) -> list[str]:
@@ -317,7 +329,7 @@ def details(store: SqlStore, run_id: str) -> dict[str, Any]:
 
 
 def _objective(store: SqlStore, run_id: str) -> str | None:
-    row = store.runs.get(run_id)
+    row = store.listed.run(run_id)
     return json.loads(row.spec_json).get("objective") or None if row is not None else None
 
 

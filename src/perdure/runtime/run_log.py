@@ -97,7 +97,7 @@ class RunLogs:
     def _file(self, run_id: str) -> Path:
         known = self._files.get(run_id)
         if known is None:
-            row = self._ledger.read(lambda store: store.runs.get(run_id))
+            row = self._ledger.read(lambda store: store.listed.run(run_id))
             if row is None:
                 raise FileNotFoundError(f"there is no run {run_id!r}")
             known = self._files[run_id] = Path(row.workspace) / RUN_LOG
@@ -162,7 +162,7 @@ def _of_lives(store: SqlStore, run_id: str) -> Iterator[str]:
             yield line("life", "", "", life.how or "", life.ended_at)
     for asked in store.reports.questions(run_id):
         yield line("question", asked.approval_id, asked.kind, "open", asked.created_at, asked.tool_call_id or "")
-    row = store.runs.get(run_id)
+    row = store.listed.run(run_id)
     if row is not None and row.status.ended:
         yield line("run", run_id, "", row.status, row.updated_at, row.error_code or "")
 

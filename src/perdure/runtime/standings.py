@@ -27,7 +27,7 @@ class Standing:
 
 def standings(store: SqlStore, run_id: str) -> list[Standing]:
     """Return how the budgets of a run stand."""
-    run = store.runs.get(run_id)
+    run = store.listed.run(run_id)
     spec: dict[str, Any] = json.loads(run.spec_json) if run is not None else {}
     budgets: Mapping[str, object] = spec.get("budgets") or {}
     allowed: Allowance = allowance(budgets).plus(store.budgets.granted(run_id))

@@ -185,14 +185,14 @@ class Watcher:
 
     def outcome(self) -> Outcome:
         """Return where the run stands."""
-        return report.outcome(self._store, self.run_id, flags=self._flags)
+        return report.outcome(self._store, self.run_id, flags=self._flags, shown=True)
 
     def progress(self) -> Progress:
         """Return where the run is, for one screen."""
         run, now = self._run, self._clock.now()
         gone = owner_gone(run)
         ended = RunStatus(run["status"]).ended
-        row: RunRow | None = self._store.runs.get(self.run_id)
+        row: RunRow | None = self._store.listed.run(self.run_id)
         waits = [waiting(self._store, item, self._flags) for item in self._store.questions.awaited(self.run_id)]
         active = _active_seconds(run, now, alive=gone is None)
         step = next(reversed(self._memory.steps.values()), None)

@@ -6,9 +6,11 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from perdure.model.run import RunRow
 from perdure.model.toolcall import Evidence
 from perdure.ports.store import Row
 from perdure.store.payloads import Payloads
+from perdure.store.runs import run_of
 from perdure.store.statements import Statements
 
 
@@ -42,6 +44,25 @@ class ListedRows:
     def done_runs(self) -> dict[str, int]:
         """Return how many runs have succeeded or were cancelled."""
         return {row[0]: row[1] for row in self._do.rows("count_done_runs")}
+
+    def run(self, run_id: str) -> RunRow | None:
+        """Return one run for those who look: nothing is sent of it, and where the key is gone its texts have marks."""
+        row = next(self._do.seen("get_run", run_id=run_id), None)
+        return run_of(row) if row else None
+
+    def result(self, run_id: str) -> str | None:
+        """Return the result of a run as it was.
+
+        Raises:
+            SecretUnavailable: a secret is in it, and the key is gone.
+        """
+        row = self._do.one("stored_result", run_id=run_id)
+        return None if row is None or row[0] is None else str(row[0])
+
+    def told_result(self, run_id: str) -> str | None:
+        """Return the result of a run for people: marks stand where secrets were."""
+        row = next(self._do.told("stored_result", run_id=run_id), (None,))
+        return None if row[0] is None else str(row[0])
 
     def request(self, call_no: int) -> str:
         """Return a request for people: marks stand where secrets were."""

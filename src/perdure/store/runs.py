@@ -84,16 +84,11 @@ class RunRows:
         row = self._do.one("get_run", run_id=run_id)
         return run_of(row) if row else None
 
-    def told_result(self, run_id: str) -> str | None:
-        """Return the result of a run for people: marks stand where secrets were."""
-        row = next(self._do.told("stored_result", run_id=run_id), (None,))
-        return None if row[0] is None else str(row[0])
-
     def newest(
         self, *, status: str | None, limit: int, name: str | None = None, since: str | None = None
     ) -> list[RunRow]:
         """Return the newest runs first; ``name`` may hold ``*`` and ``?``, ``since`` is when they moved last."""
-        rows = self._do.rows("list_runs", status=status, limit=limit, name=name, since=since)
+        rows = self._do.seen("list_runs", status=status, limit=limit, name=name, since=since)
         return [run_of(row) for row in rows]
 
     def ids_like(self, prefix: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.marks import MARK_BEGIN
 from perdure.core.redact import Redactor
-from perdure.model.errors import LeaseLost, StoreError
+from perdure.model.errors import LeaseLost, SecretUnavailable, StoreError
 from perdure.ports.store import CrashPoint, Row, SqlConnection, no_crash_point
 from perdure.store.vault import Vault
 
@@ -80,10 +80,21 @@ class Statements:
         as_stored = name in _AS_STORED or name.startswith(_AUDIT)
         return found if as_stored else map(self._exact, found)
 
+    def seen(self, name: str, /, **parameters: Any) -> Iterator[Row]:
+        """Yield the rows of a named query for those who look: marks stand in a row whose key is gone."""
+        for row in self.connection.rows(self._sql[name], self._hidden(name, parameters)):
+            try:
+                yield self._exact(row)
+            except SecretUnavailable:
+                yield self._for_people(row)
+
     def told(self, name: str, /, **parameters: Any) -> Iterator[Row]:
         """Yield the rows of a named query for people: marks stand where secrets were."""
         found = self.connection.rows(self._sql[name], self._hidden(name, parameters))
-        return (tuple(self.vault.told(value) if isinstance(value, str) else value for value in row) for row in found)
+        return map(self._for_people, found)
+
+    def _for_people(self, row: Row) -> Row:
+        return tuple(self.vault.told(value) if isinstance(value, str) else value for value in row)
 
     def _exact(self, row: Row) -> Row:
         for value in row:
