@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.crash.loop import EVERY_POINT
+from tests.docs import evidence_support
 from tests.evidence import matrix
 
 LONG = (
@@ -66,6 +67,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the tests of the matrix, and leave only those of a case that was asked for."""
     asked_for = config.getoption("--all") or config.getoption("--scenario") or os.environ.get(EVERY_POINT)
     whole = not config.getoption("keyword") and not config.getoption("markexpr") and config.args == ["tests"]
+    if whole:
+        evidence_support.are_all([item.nodeid for item in items])
     if whole and not asked_for and not config.getoption("collectonly"):
         left = set(sampled(items))
         config.hook.pytest_deselected(items=[item for item in items if item in left])
