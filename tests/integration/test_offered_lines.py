@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -310,3 +311,51 @@ def test_the_inbox_offers_resume_all_only_for_runs_that_it_goes_on_with(
     with open_engine(folder, clock=FakeClock("2099-01-01T00:00:00.000000Z")) as engine:
         ((run_id, line),) = ((item.run_id, item.command) for item in engine.interrupted())
     assert (run_id, offers(line)) == (ID, {f"resume {ID}"})  # too old by then for all of them together
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("maill", "did you mean 'mail'?"), ("refund", "its tools are lose, mail, post")]
+)
+def test_a_stop_condition_of_a_tool_that_the_program_lacks_is_told_before_anything_is_sent(
+    folder: Path, name: str, hint: str
+) -> None:
+    path = job(folder, "main", f"stop_conditions: [{{effect: {name}}}]\n")
+    sent_by_then: list[bool] = []
+    with open_engine(folder) as engine, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning, match=rf"stop_conditions: '{name}' is no tool") as told:
+            engine.run(path, run_id=ID)
+        sent_by_then.append((folder / "sent.txt").exists())
+    assert (hint in str(told.value), sent_by_then) == (True, [False])
+    forget()
+    with open_engine(folder) as engine, pytest.warns(RuntimeWarning, match="stop_conditions"):
+        assert engine.resume(ID).status == "failed"  # a warning alone holds nothing up
+
+
+@pytest.mark.parametrize("effect", ["[{effect: mail}]", "[]"])
+def test_a_stop_condition_of_a_tool_that_the_program_has_warns_of_nothing(folder: Path, effect: str) -> None:
+    with open_engine(folder) as engine, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert engine.run(job(folder, "main", f"stop_conditions: {effect}\n"), run_id=ID).status == "succeeded"
+
+
+def test_a_verdict_on_a_call_of_a_cancelled_run_promises_no_caller_and_no_resume(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_engine(folder) as engine:
+        lost = engine.run(job(folder, "loses"), run_id=ID).waiting_for[0].tool_call_id
+        assert lost is not None
+        engine.cancel(ID)
+    capsys.readouterr()
+    assert typed(folder, "resolve", lost, "--happened") == 0
+    said = capsys.readouterr().err
+    assert f"run {ID} has ended (cancelled): this is recorded, and its program does not see it" in said
+    assert ("caller" in said, "resume" in said) == (False, False)
+
+
+def test_giving_a_call_up_says_what_its_caller_gets(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_engine(folder) as engine:
+        lost = engine.run(job(folder, "loses"), run_id=ID).waiting_for[0].tool_call_id
+        assert lost is not None
+    assert typed(folder, "resolve", lost, "--abandon") == 0
+    assert f"the caller of {lost} gets CallAbandoned" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from perdure.model.errors import LeaseLost, RunSuspended, StoreError
 from perdure.model.policy import Policy
 from perdure.model.run import StepStatus
 from perdure.model.toolcall import CallRow, CallStatus
-from perdure.runtime import doubts, drive_sync, fingerprints, late_receipt, limits, starting
+from perdure.runtime import doubts, drive_sync, fingerprints, late_receipt, limits, starting, stop_conditions
 from perdure.runtime.claim import claim
 from perdure.runtime.door import Door
 from perdure.runtime.ending import Ending, end_children_of_doubts, end_life, interrupt_life
@@ -83,6 +83,7 @@ class Runner:
             refuse_workspace_link(life.workspace)
             if life.lineage.ancestors:
                 bring_files(life)
+            stop_conditions.warn_of_unknown_tools(life)
         except BaseException as problem:
             _not_begun(life, problem)
             raise

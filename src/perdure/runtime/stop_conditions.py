@@ -6,10 +6,12 @@ nothing is unmet ends a run that succeeds.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from typing import Any, cast
 
 from perdure.model.errors import UsageError
+from perdure.model.problem import did_you_mean
 from perdure.runtime import artifacts, citations, fork_outputs, starting
 from perdure.runtime.door import Door
 from perdure.runtime.life import Life
@@ -23,6 +25,23 @@ _TO_MEND = ": make the program write it, then resume"
 
 class ConditionsUnmet(Exception):
     """What the job expects is not evidenced, and main has returned, or nothing can evidence it any more."""
+
+
+def warn_of_unknown_tools(life: Life) -> None:
+    """Warn, before anything is sent, of a stop condition whose tool the program does not have: it could never be met.
+
+    A program may bring tools as it goes, so that this is a warning, and none where it has no tool at all yet.
+    """
+    known = sorted({item.name for item in life.registry})
+    for condition in life.spec.get("stop_conditions") or ():
+        name = str(_fields(condition).get("effect", ""))
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        if name and known and name not in known:
+            hint = did_you_mean(near[0]) if near else f"; its tools are {', '.join(known)}"
+            life.warn_once(
+                f"stop_conditions: {name!r} is no tool that this program has as it begins, and without {name} the run "
+                f"fails at its end{hint}"
+            )
 
 
 def at_the_end(life: Life, store: SqlStore) -> ConditionsUnmet | None:
