@@ -60,6 +60,7 @@ def shape_of(value: Any) -> Any:
 @example({"url": "https://x/?token=", "n": "a"}, True)
 @example({"stdout": "export API_TOKEN=", "stderr": ""}, True)
 @example({"body": '{"password": "ab\\"cd-HUNTER-THREE", "x": 1}'}, True)
+@example({"body": '{"pin": 4711}'}, True)
 @example({"pin": [4711, {"$float": "1.0"}], "n": "\ud83d\ude00 token=abcdef12"}, True)
 def test_what_is_stored_is_json_of_the_same_shape_and_comes_back_exactly(value: Any, is_ascii: bool) -> None:
     text = json.dumps(value, ensure_ascii=is_ascii)

@@ -31,6 +31,7 @@ def shown(text: str, *, page: bool = False) -> str:
         '{"a": "export API_TOKEN="}\n{"b": "no"}',
         f'"auth {MARK}" and "{MARK}", SMTP_PASSWORD: {MARK}, password={MARK}',
         f'{{"note": "{MARK}", "password": "{MARK}"',
+        f"{MARK}which-stands-behind-4711",
         "my pin: none, the token is old",
     ],
 )

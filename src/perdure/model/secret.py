@@ -45,10 +45,6 @@ class Secret:
         """
         raise self._refused()
 
-    def __format__(self, _spec: str) -> str:
-        """Refuse as ``str`` does."""
-        raise self._refused()
-
     def __add__(self, _other: Any) -> NoReturn:
         """Refuse as ``str`` does."""
         raise self._refused()
