@@ -169,7 +169,8 @@ def _by_rules(rules: tuple[Rule, ...], text: str, by_line: bool) -> Iterator[Spa
     quotes, at = _Quotes(text), 0
     for rule in rules:
         for match in () if rule.how == IN_JSON else _compile(rule.pattern).finditer(text):
-            if any(start <= match.start() < end for start, end in marks):
+            before = bisect_left(marks, (match.start() + 1,)) - 1
+            if before >= 0 and match.start() < marks[before][1]:
                 continue  # what a mark says of itself is no secret
             start, end = match.span(1)
             if rule.how == QUOTED:
@@ -234,11 +235,11 @@ def _around_marks(text: str, found: Iterable[Span]) -> Iterator[Span]:
     marks = [mark.span() for mark in _SHORT_MARK.finditer(text)]
     for span in found:
         at = span.start
-        for start, end in marks:
-            if start < span.end and end > at:
+        for start, end in marks[max(0, bisect_left(marks, (at,)) - 1) : bisect_left(marks, (span.end,))]:
+            if end > at:
                 if text[at:start].strip():
                     yield Span(at, start, span.kind)
-                at = max(at, end)
+                at = end
         if at < span.end:
             yield Span(at, span.end, span.kind)
 
