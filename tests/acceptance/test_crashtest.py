@@ -254,6 +254,16 @@ def test_a_job_that_never_worked_is_not_judged(test: Test) -> None:
     assert "never worked" in said.err
 
 
+def test_a_stand_in_that_the_job_cannot_use_is_not_taken_for_a_fault_of_the_job(desk: Desk, test: Test) -> None:
+    assert desk.type("run", "only_mail.py:main", "--run-id", "real").code == 0
+    said = test("only_mail.py:main", "--points", "1", "--returns", "*=5")
+    said.is_error(1, "PERDURE-605")
+    assert "send (--returns)" in said.err
+    assert "  next: perdure crashtest JOB --returns send=JSON " in said.err
+    assert "perdure run" not in said.err, "it would really send"
+    assert really(desk)["send"] == 1
+
+
 def test_a_broken_engine_is_caught_by_the_users_own_job(test: Test, tmp_path: Path) -> None:
     said = test("good", "-i", "url=x", "--points", "45-70",
                 env=planted(tmp_path / "site", "doubts_are_sent_again"))  # fmt: skip

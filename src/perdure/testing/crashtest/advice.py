@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.testing.crashtest.plan import Plan
+
 KEYED = ("create-if-absent", "keyed")
 
 
@@ -55,6 +57,12 @@ class ToolFacts:
         known: dict[str, Any] = {**members, "scope": None if scope is None else tuple(scope)}
         known["warnings"] = tuple(members["warnings"])
         return ToolFacts(**known)
+
+
+def stand_in_of(tool: ToolFacts, plan: Plan) -> str | None:
+    """Return where the value came from that stood in for a tool, or ``None`` where its own body ran."""
+    stood = tool.effectful or (plan.stub_reads and tool.value_from is not None) or tool.name in plan.returns
+    return str(tool.value_from) if stood and not plan.live else None
 
 
 def advice(tool: ToolFacts) -> str:

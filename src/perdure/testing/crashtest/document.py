@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.testing.crashtest.advice import ToolFacts, advice
+from perdure.testing.crashtest.advice import ToolFacts, advice, stand_in_of
 from perdure.testing.crashtest.carry_out import Found
 from perdure.testing.crashtest.plan import Plan
 from perdure.testing.crashtest.verdict import WORDS, Passage, Verdict, tally
@@ -110,8 +110,7 @@ def _tool(tool: ToolFacts, plan: Plan) -> dict[str, Any]:
 def _returns(tool: ToolFacts, plan: Plan) -> str:
     if not tool.reached:
         return "not called by a clean run"
-    stood = tool.effectful or (plan.stub_reads and tool.value_from is not None) or tool.name in plan.returns
-    return str(tool.value_from) if stood and not plan.live else "runs for real"
+    return stand_in_of(tool, plan) or "runs for real"
 
 
 def _point(passage: Passage) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from perdure.testing.crashtest.advice import ToolFacts
+from perdure.testing.crashtest.advice import ToolFacts, stand_in_of
 from perdure.testing.crashtest.counting import Difference, Expected, compare, effects_of
 from perdure.testing.crashtest.forks import AFTER_TOOL, AT_POINT, Ended
 from perdure.testing.crashtest.order import ANSWER, LIVE, UNANSWERED, Order
@@ -114,11 +114,7 @@ class Passages:
         asked = [question for question in course.questions if question.kind != "approval"]
         trouble = course.trouble or (asked[0].summary if asked else "")
         if trouble:
-            raise CrashTestError(
-                f"the job does not get through even when nothing is killed: {trouble}",
-                safe="No tool that sends was entered." if not self._plan.live else None,
-                next_command="perdure run JOB   # make it succeed first",
-            )
+            raise _does_not_get_through(trouble, self._plan, course.tools.values())
         self._tidy(Path(order.state_dir), needed=False)
         approvals = tuple(question.tool for question in course.questions)
         return Clean(order.mark, course.points, approvals, tuple(course.tools.values()))
@@ -201,3 +197,20 @@ class Passages:
         course.lives += 1
         if again.document.get("status") != "succeeded":
             course.trouble = f"one more resume of the finished run: {again.document.get('status') or again.exit_code}"
+
+
+def _does_not_get_through(trouble: str, plan: Plan, tools: Iterable[ToolFacts]) -> CrashTestError:
+    """Return the error of a job that fails by itself, or by what its stand-ins gave it."""
+    said = f"the job does not get through even when nothing is killed: {trouble}"
+    if plan.live:
+        return CrashTestError(said, next_command="perdure run JOB   # make it succeed first")
+    safe = "No tool that sends was entered."
+    stood = sorted((tool.name, stood_by) for tool in tools if (stood_by := stand_in_of(tool, plan)) is not None)
+    if not stood:
+        return CrashTestError(said, safe=safe, next_command="perdure run JOB   # it really sends; make it succeed")
+    given = ", ".join(f"{name} ({where})" for name, where in stood)
+    return CrashTestError(
+        f"{said}; what stood in for its tools may give it what it cannot use: {given}",
+        safe=safe,
+        next_command=f"perdure crashtest JOB --returns {stood[0][0]}=JSON   # a value as the tool itself returns it",
+    )
