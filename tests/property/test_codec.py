@@ -187,7 +187,7 @@ def test_what_has_no_json_form_is_refused_with_its_place(value: Any) -> None:
 
 
 def test_the_error_names_where_the_value_stands() -> None:
-    with pytest.raises(Unstorable, match=r"arguments\.report\[1\]\.owner is a object"):
+    with pytest.raises(Unstorable, match=r"arguments\.report\[1\]\.owner is of type object"):
         encode({"report": [0, {"owner": object(), "n": 1}]}, at="arguments")
 
 
