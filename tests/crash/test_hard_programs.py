@@ -30,9 +30,13 @@ def test_a_call_that_did_nothing_is_tried_again(bench: Bench) -> None:
 
 
 def test_lost_replies_are_settled_in_the_life_that_lost_them(bench: Bench) -> None:
-    passages = bench.loop(LOST_REPLIES)
-    assert crashes(passages) >= 30
-    assert {passage.answers for passage in passages} == {("happened",), ("did_not_happen", "happened")}
+    passages = bench.loop(LOST_REPLIES, every=SOME)
+    assert crashes(passages) >= 30 // SOME
+    answers = {passage.answers for passage in passages}
+    assert ("happened",) in answers
+    assert answers - {("happened",)} <= {("did_not_happen", "happened")}
+    if SOME == 1:
+        assert ("did_not_happen", "happened") in answers
 
 
 @pytest.mark.parametrize("tool", ["keyed_open", "probed_scoped", "asked_open"])

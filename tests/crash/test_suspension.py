@@ -8,7 +8,7 @@ import pytest
 
 import perdure
 from tests.crash.child import Order
-from tests.crash.loop import Bench, Program
+from tests.crash.loop import SOME, Bench, Program
 from tests.crash.programs import THREADS
 from tests.crash.support import Ended, LedgerFile, finish, planted, start_life
 
@@ -144,6 +144,7 @@ def test_the_late_return_of_a_sync_tool_is_its_outcome(bench: Bench, function: s
 
 
 def test_calls_from_threads_happen_once_wherever_the_run_is_killed(bench: Bench) -> None:
-    passages = bench.loop(THREADS)
-    assert sum(1 for passage in passages if passage.crashed_at) >= 30
-    assert {word for passage in passages for word in passage.answers} == {"happened", "did_not_happen"}
+    passages = bench.loop(THREADS, every=SOME)
+    assert sum(1 for passage in passages if passage.crashed_at) >= 30 // SOME
+    words = {word for passage in passages for word in passage.answers}
+    assert words == {"happened", "did_not_happen"} if SOME == 1 else words <= {"happened", "did_not_happen"}
