@@ -104,7 +104,7 @@ def settling_sends_what_was_only_prepared() -> None:
         tool = life.registry.find(row.tool_namespace, row.tool_name)
 
         def start(store: Any) -> Any:
-            store.calls.start(row, life.fence, life.now())
+            store.calls.start(row, life.authority, life.now())
             return store.calls.get(row.call_no)
 
         operation.row = yield Commit(start)

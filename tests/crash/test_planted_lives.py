@@ -69,7 +69,7 @@ def test_every_broken_rule_of_this_page_is_shown() -> None:
 
 
 def test_an_owner_that_wakes_up_after_its_run_was_cancelled_elsewhere_sends_nothing(bench: Bench) -> None:
-    """It was only asleep, and its lease is over: what it had sent stays in doubt, and it may not go on."""
+    """It was only asleep, and its lease is over: the reply to what it had sent counts, and it may not go on."""
     order = order_of(bench, "probes:two", "honest-cancel", tool="plain")
     bench.provider.control("plain", what=f"{order.inputs['tag']}:one", hold=True)
     owner = start_life(order, planted("leases_are_short"))
@@ -87,7 +87,7 @@ def test_an_owner_that_wakes_up_after_its_run_was_cancelled_elsewhere_sends_noth
     late = finish(owner)
     assert (late.exit_code, late.says["error"]) == (LEASE_HELD, "LeaseLost"), late
     assert counts(bench, order) == {"one": 1}
-    assert [call.status for call in LedgerFile(Path(order.state_dir)).calls()] == ["in_doubt"]
+    assert [call.status for call in LedgerFile(Path(order.state_dir)).calls()] == ["succeeded"]
 
 
 def test_a_timer_keeps_its_moment_wherever_its_life_is_killed(bench: Bench) -> None:
