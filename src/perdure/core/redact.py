@@ -52,6 +52,7 @@ class Redactor:
 
     def __init__(self, rules: Iterable[Rule] = RULES) -> None:
         self._rules = tuple(rules)
+        self._first_look: Any = None
         self._kinds: dict[str, str] = {}
         self._values: Any = None
 
@@ -100,7 +101,9 @@ class Redactor:
         return self._hits(text) or ("\\" in text and self._hits(_ESCAPED.sub(_meant, text)))
 
     def _hits(self, text: str) -> bool:
-        if self._rules and _any_of(self._rules).search(text) is not None:
+        if self._rules and self._first_look is None:
+            self._first_look = _any_of(self._rules)  # looked up once: to hash the rules takes longer than to search
+        if self._first_look is not None and self._first_look.search(text) is not None:
             return True
         return self._values is not None and self._values.search(text) is not None
 
