@@ -15,7 +15,7 @@ import tempfile
 import traceback
 from typing import Any
 
-LIFE_SECONDS = 60
+LIFE_SECONDS = 150  # longer than a request that nobody answers waits (`perdure.testing.provider.request`), and what follows it
 
 
 def warm_up() -> None:
