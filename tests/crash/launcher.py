@@ -15,7 +15,7 @@ import tempfile
 import traceback
 from typing import Any
 
-LIFE_SECONDS = 150  # longer than a request that nobody answers waits (`perdure.testing.provider.request`), and what follows it
+LIFE_SECONDS = 150  # longer than a request of a tool waits for an answer that does not come
 
 
 def warm_up() -> None:
