@@ -121,7 +121,7 @@ def test_what_is_in_flight_is_recorded_and_nothing_is_started_after(tmp_path: Pa
         sent.append(to)
         if to == "a":
             begun.set()
-            go_on.wait(5)
+            go_on.wait(60)
         return f"to {to}"
 
     said: list[BaseException] = []
@@ -164,7 +164,7 @@ def test_siblings_in_flight_are_recorded_whoever_sees_the_cancel_first(tmp_path:
         sent.append(to)
         if to == "slow":
             begun.set()
-            go_on.wait(5)
+            go_on.wait(60)
         return to
 
     async def other(run: Any) -> None:
@@ -268,7 +268,7 @@ def test_who_waits_for_an_answer_is_ended_too(tmp_path: Path) -> None:
 
     def act() -> None:
         with open_engine(tmp_path) as other:
-            asked.wait(5)
+            asked.wait(60)
             other.cancel("r1")
 
     person = threading.Thread(target=act)

@@ -27,7 +27,7 @@ def test_a_call_that_another_run_is_sending_is_waited_for_and_not_sent_again(tmp
     def send(to: str) -> str:
         sent.append(to)
         begun.set()
-        assert go_on.wait(5)
+        assert go_on.wait(60)
         return f"sent {len(sent)}"
 
     @send.probe
@@ -46,7 +46,7 @@ def test_a_call_that_another_run_is_sending_is_waited_for_and_not_sent_again(tmp
 
     life = threading.Thread(target=first)
     life.start()
-    assert begun.wait(5)
+    assert begun.wait(60)
     with open_engine(tmp_path) as engine:
         entered = main if form == "sync" else amain
         waits = engine.run(entered, run_id="r2")

@@ -106,7 +106,7 @@ def test_a_sender_that_comes_back_after_its_call_was_withdrawn_is_heard(tmp_path
     @tool(name="send", side_effect_class="external", timeout=0.05)
     def slow(to: str) -> str:
         begun.set()
-        assert go_on.wait(5)
+        assert go_on.wait(60)
         return "sent after all"
 
     with open_engine(tmp_path) as engine:
@@ -128,7 +128,7 @@ def test_a_sender_that_comes_back_while_a_person_is_asked_settles_its_call(tmp_p
     @tool(name="send", side_effect_class="external", timeout=0.05)
     def slow(to: str) -> str:
         begun.set()
-        assert go_on.wait(5)
+        assert go_on.wait(60)
         return "sent after all"
 
     with open_engine(tmp_path) as engine:

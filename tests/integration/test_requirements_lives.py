@@ -45,12 +45,12 @@ def test_who_attaches_to_a_run_that_is_driven_elsewhere_is_told_where_it_is(tmp_
         with run.step("crawl", phase="gather"):
             run.checkpoint()
             begun.set()
-            go_on.wait(5)
+            go_on.wait(60)
         return "done"
 
     driver = threading.Thread(target=lambda: live(tmp_path, main))
     driver.start()
-    begun.wait(5)
+    begun.wait(60)
     with open_engine(tmp_path) as engine:
         with pytest.raises(LeaseHeld) as refused:
             engine.run(main, run_id="r1")

@@ -301,7 +301,7 @@ def test_a_short_sleep_of_a_sync_program_ends_when_its_run_is_cancelled(tmp_path
     with open_engine(tmp_path) as engine:
 
         def act() -> None:
-            begun.wait(5)
+            begun.wait(60)
             engine.cancel("r1", actor="ann")
 
         person = threading.Thread(target=act)

@@ -83,7 +83,7 @@ def test_a_provider_ends_when_its_standard_input_closes(tmp_path: Path) -> None:
     ready = json.loads(process.stdout.readline())
     assert post(f"http://127.0.0.1:{ready['port']}/plain", {})[0] == 201
     process.stdin.close()
-    assert process.wait(5) == 0
+    assert process.wait(60) == 0
     process.stdout.close()
 
 

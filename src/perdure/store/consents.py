@@ -19,23 +19,20 @@ class ConsentRows:
         self, row: CallRow, authority: Authority, now: str, *, request: str, args_hash: str, scope: str | None
     ) -> None:
         """Store the request as a person has changed it; the call keeps its identity, and was never sent."""
-        self._do.write_one(
-            "edit_request",
-            call_no=row.call_no,
-            run_id=authority.run_id,
-            fence=authority.fence,
-            now=now,
-            request=self._payloads.keep(request),
-            edited_args_hash=args_hash,
-            edited_scope=scope,
-        )
+        self._rewrite("edit_request", row, authority, now, (request, args_hash, scope))
 
     def note_sent(
         self, row: CallRow, authority: Authority, now: str, *, request: str, args_hash: str, scope: str | None
     ) -> None:
         """Store what a call that was never sent is about to send, where that was not known when it was asked for."""
+        self._rewrite("note_sent_request", row, authority, now, (request, args_hash, scope))
+
+    def _rewrite(
+        self, statement: str, row: CallRow, authority: Authority, now: str, sends: tuple[str, str, str | None]
+    ) -> None:
+        request, args_hash, scope = sends
         self._do.write_one(
-            "note_sent_request",
+            statement,
             call_no=row.call_no,
             run_id=authority.run_id,
             fence=authority.fence,
